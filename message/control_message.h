@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "base/failure_event.h"
+#include "base/ids.h"
+#include "message/value.h"
+
+namespace monarch {
+
+// Messages of the native control sockets (process to daemon, daemon to launcher, launcher to worker). The
+// body is a map; WIRE.md lists the keys and the fds that travel along. Wire values; never renumbered.
+enum class ControlType : uint16_t {
+  kUnspecified = 0,
+  // process <-> daemon
+  kHello = 1,  // first message of each process; fds: doorbell, bell, segment[, stdout, stderr of a client]
+  kWelcome = 2,
+  kRefused = 3,      // answer to any request that failed: {code, message}; after kHello the daemon closes
+  kOpenControl = 4,  // fd: one end of a socket pair that the daemon serves gRPC on
+  kOk = 5,
+  kConnect = 6,      // {peer}: introduce me to this proc
+  kIntroduce = 7,    // to both; fds: doorbell, bell, segment of the peer[, ring memfd]
+  kUnreachable = 8,  // {peer, event}: answer to kConnect for a proc that is gone
+  kActorUp = 9,
+  kActorDown = 10,
+  kProcDead = 11,    // daemon -> process: {peer, event}; at once, cause as far as known
+  kProcDetail = 12,  // daemon -> process: the same event with stderr and the confirmed cause
+  kStop = 13,        // daemon -> worker: {reason, grace_ms}: stop the actors, then exit with 0
+  kReady = 14,       // worker -> daemon: can create actors
+  kGoodbye = 15,     // client -> daemon: end my session now; answered by kOk when nothing of it is left
+  kUndelivered =
+      16,  // daemon -> process: {receiver, code, message, ...}: a relayed frame could not be delivered
+  kRelayPause = 17,   // daemon -> process: {peer}: much waits for that proc, hold back what is relayed to it
+  kRelayResume = 18,  // daemon -> process: {peer}: go on
+  // daemon <-> launcher
+  kSetup = 32,   // fds: client's pidfd, stdout, stderr
+  kLaunch = 33,  // fd: the worker's end of its native control socket
+  kLaunched = 34,
+  kLaunchFailed = 35,
+  kDying = 36,   // life-line fired; cause as read from /proc, unconfirmed
+  kExited = 37,  // reaped
+  kSignal = 38,
+  kEndSession = 39,   // stop everything: TERM now, KILL after {kill_after_ms}
+  kSessionGone = 40,  // nothing of the session is left on this host; the launcher exits
+  // launcher <-> worker
+  kBoot = 48,      // launcher -> worker, first: who you are, your start token, the spawner's boot bytes
+  kLifeline = 49,  // worker -> launcher; fd: doorbell
+};
+
+struct ControlMessage {
+  ControlType type = ControlType::kUnspecified;
+  uint32_t request = 0;  // chosen by the asker, repeated in the answer; 0: no answer expected
+  Value body;
+};
+
+// Packet: 16 byte head (magic "MNC1", type, request, body length) and the encoded map. A nil body becomes an
+// empty map; no other type is allowed (checked).
+std::string EncodeControl(const ControlMessage& message);
+// Input is hostile: InvalidArgument for a bad head, an unknown type, or a body that is not a map.
+absl::StatusOr<ControlMessage> DecodeControl(std::string_view packet);
+// Whether the packet is a frame (starts with the frame magic) rather than a control message.
+bool IsFramePacket(std::string_view packet);
+
+// Ids (sessions, tokens: bytes), addresses and events inside bodies.
+Value ToValue(const Id128& id);
+absl::StatusOr<Id128> Id128FromValue(const Value& value);
+Value ToValue(const ProcAddress& address);
+Value ToValue(const ActorAddress& address);
+// Text that is not UTF-8 (stderr, a traceback) is repaired and causes nested deeper than 16 are cut off: the
+// receiver would refuse the whole event.
+Value ToValue(const FailureEvent& event);
+absl::StatusOr<ProcAddress> ProcAddressFromValue(const Value& value);
+absl::StatusOr<ActorAddress> ActorAddressFromValue(const Value& value);
+// Causes nested deeper than 16 are InvalidArgument.
+absl::StatusOr<FailureEvent> FailureEventFromValue(const Value& value);
+std::string EncodeFailureEvent(const FailureEvent& event);
+absl::StatusOr<FailureEvent> DecodeFailureEvent(std::string_view bytes);
+
+}  // namespace monarch

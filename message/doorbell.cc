@@ -1,0 +1,202 @@
+#include "message/doorbell.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/errno_status.h"
+#include "base/status_macros.h"
+
+namespace monarch {
+namespace {
+
+constexpr size_t kHeaderAt = 4096;
+constexpr uint32_t kBitsPerNewsWord = 64;
+
+static_assert(sizeof(std::atomic<uint32_t>) == 4 && std::atomic<uint32_t>::is_always_lock_free);
+static_assert(sizeof(std::atomic<uint64_t>) == 8 && std::atomic<uint64_t>::is_always_lock_free);
+
+long Futex(std::atomic<uint32_t>* word, int operation, uint32_t value, const timespec* timeout) {
+  // No FUTEX_PRIVATE_FLAG: waker and sleeper are different processes.
+  return syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), operation, value, timeout, nullptr, 0);
+}
+
+void FutexWake(std::atomic<uint32_t>* word) {
+  doorbell_counts().futex_wakes.fetch_add(1, std::memory_order_relaxed);
+  Futex(word, FUTEX_WAKE, 1, nullptr);
+}
+
+// Never "no timeout": the kernel would restart such a wait after a signal whose handler was installed with
+// SA_RESTART, and the caller would not see the signal.
+timespec RelativeTimeout(absl::Duration timeout) {
+  return absl::ToTimespec(std::clamp(timeout, absl::ZeroDuration(), absl::Hours(24) * 3650));
+}
+
+// Writing to anything but an eventfd could block its writer for ever.
+absl::Status CheckIsEventfd(int fd) {
+  char target[64];
+  const std::string path = absl::StrCat("/proc/self/fd/", fd);
+  const ssize_t length = readlink(path.c_str(), target, sizeof(target));
+  if (length < 0) return ErrnoStatus(absl::StrCat("read link ", path), errno);
+  if (std::string_view(target, static_cast<size_t>(length)) != "anon_inode:[eventfd]") {
+    return absl::FailedPreconditionError("received bell is no eventfd");
+  }
+  const int flags = fcntl(fd, F_GETFL);
+  if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
+    return ErrnoStatus("set bell to non-blocking", errno);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+DoorbellCounts& doorbell_counts() {
+  static DoorbellCounts counts;
+  return counts;
+}
+
+absl::StatusOr<Doorbell> Doorbell::Create() {
+  Doorbell doorbell;
+  MONARCH_ASSIGN_OR_RETURN(doorbell.memfd_, CreateSealedMemfd("monarch-doorbell", kDoorbellBytes));
+  MONARCH_ASSIGN_OR_RETURN(doorbell.mapping_, Mapping::Map(doorbell.memfd_.get(), kDoorbellBytes));
+  doorbell.bell_ = ScopedFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!doorbell.bell_.valid()) return ErrnoStatus("create bell", errno);
+  return doorbell;
+}
+
+absl::StatusOr<Doorbell> Doorbell::Attach(ScopedFd memfd, ScopedFd bell) {
+  MONARCH_RETURN_IF_ERROR(CheckSealedMemfd(memfd.get(), kDoorbellBytes, kDoorbellBytes).status());
+  MONARCH_RETURN_IF_ERROR(CheckIsEventfd(bell.get()));
+  Doorbell doorbell;
+  MONARCH_ASSIGN_OR_RETURN(doorbell.mapping_, Mapping::Map(memfd.get(), kDoorbellBytes));
+  doorbell.memfd_ = std::move(memfd);
+  doorbell.bell_ = std::move(bell);
+  return doorbell;
+}
+
+Doorbell::Header* Doorbell::header() const {
+  static_assert(offsetof(Header, news) == 64 && offsetof(Header, words) == 128);
+  static_assert(offsetof(Header, actors) == 128 + 4 * kWaitWords);
+  static_assert(kHeaderAt + sizeof(Header) <= kDoorbellBytes);
+  return reinterpret_cast<Header*>(mapping_.data() + kHeaderAt);
+}
+
+// No wake-up is lost because all of it is sequentially consistent: the ringer publishes, then looks at the
+// word and at bell_waiters; the sleeper changes those, then looks for what was published. One of the two sees
+// the other.
+void Doorbell::SetNews(uint32_t bit) {
+  if (bit < kRingBits)
+    header()->news[bit / kBitsPerNewsWord].fetch_or(uint64_t{1} << (bit % kBitsPerNewsWord));
+}
+
+void Doorbell::RingWord(uint32_t word, bool force_bell) {
+  const bool for_service = word == kServiceWord || word >= kWaitWords;
+  if (!for_service) Wake(word);
+  if (for_service || force_bell || header()->bell_waiters.load() != 0) RingBell();
+}
+
+void Doorbell::Wake(uint32_t word) {
+  if (word == kServiceWord || word >= kWaitWords) {
+    RingBell();
+    return;
+  }
+  std::atomic<uint32_t>& state = header()->words[word];
+  if (state.exchange(kRun) == kFutex) FutexWake(&state);
+}
+
+void Doorbell::RingBell() {
+  doorbell_counts().bell_writes.fetch_add(1, std::memory_order_relaxed);
+  // EAGAIN: the counter is at its maximum, so the bell is ringing as it is.
+  (void)eventfd_write(bell_.get(), 1);
+}
+
+uint32_t Doorbell::WordOf(uint64_t actor, uint32_t hint) const {
+  if (actor == 0) return kServiceWord;
+  const auto& actors = header()->actors;
+  if (hint != kServiceWord && hint < kWaitWords && actors[hint].load(std::memory_order_acquire) == actor)
+    return hint;
+  if (header()->actor_count.load() != 0) {
+    for (uint32_t word = kServiceWord + 1; word < kWaitWords; ++word) {
+      if (actors[word].load(std::memory_order_acquire) == actor) return word;
+    }
+  }
+  return header()->default_word.load();
+}
+
+void Doorbell::RegisterActor(uint32_t word, uint64_t actor) {
+  MONARCH_CHECK(word != kServiceWord && word < kWaitWords);
+  const uint64_t before = header()->actors[word].exchange(actor);
+  if (before == 0 && actor != 0) header()->actor_count.fetch_add(1);
+  if (before != 0 && actor == 0) header()->actor_count.fetch_sub(1);
+}
+
+void Doorbell::SetDefaultWord(uint32_t word) {
+  MONARCH_CHECK(word < kWaitWords);
+  header()->default_word.store(word);
+}
+
+bool Doorbell::TakeNews(uint64_t out[kRingBits / 64]) {
+  bool any = false;
+  for (uint32_t i = 0; i < kRingBits / kBitsPerNewsWord; ++i) {
+    std::atomic<uint64_t>& news = header()->news[i];
+    // A look first, so that the common "none" takes the cache line from nobody.
+    out[i] = news.load() == 0 ? 0 : news.exchange(0);
+    any = any || out[i] != 0;
+  }
+  return any;
+}
+
+bool Doorbell::HasNews() const {
+  return std::any_of(std::begin(header()->news), std::end(header()->news),
+                     [](const std::atomic<uint64_t>& news) { return news.load() != 0; });
+}
+
+void Doorbell::PrepareWait(uint32_t word) {
+  MONARCH_CHECK(word != kServiceWord && word < kWaitWords);
+  header()->words[word].exchange(kFutex);
+}
+
+void Doorbell::CancelWait(uint32_t word) {
+  MONARCH_CHECK(word != kServiceWord && word < kWaitWords);
+  header()->words[word].exchange(kRun);
+}
+
+absl::Status Doorbell::CommitWait(uint32_t word, absl::Duration timeout) {
+  MONARCH_CHECK(word != kServiceWord && word < kWaitWords);
+  std::atomic<uint32_t>& state = header()->words[word];
+  if (state.load() != kFutex) return absl::OkStatus();
+  const timespec relative = RelativeTimeout(timeout);
+  doorbell_counts().futex_waits.fetch_add(1, std::memory_order_relaxed);
+  const int error = Futex(&state, FUTEX_WAIT, kFutex, &relative) == 0 ? 0 : errno;
+  // Awake by whatever reason: nobody needs to wake us now.
+  const bool rung = state.exchange(kRun) != kFutex;
+  switch (error) {
+    case 0:
+    case EAGAIN:
+      return absl::OkStatus();
+    case EINTR:
+      return absl::CancelledError("wait: interrupted by a signal");
+    case ETIMEDOUT:
+      return rung ? absl::OkStatus() : absl::DeadlineExceededError("wait: not rung in time");
+    default:
+      return ErrnoStatus("futex wait", error);
+  }
+}
+
+void Doorbell::ClearBell() {
+  eventfd_t value;
+  (void)eventfd_read(bell_.get(), &value);
+}
+
+}  // namespace monarch

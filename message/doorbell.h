@@ -1,0 +1,106 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/scoped_fd.h"
+#include "message/memfd.h"
+
+namespace monarch {
+
+inline constexpr uint32_t kWaitWords = 1024;
+inline constexpr uint32_t kServiceWord = 0;  // nobody sleeps on it: ringing it means the process bell
+inline constexpr uint32_t kRingBits = 256;
+inline constexpr size_t kDoorbellBytes = 5 * 4096;
+
+// State of a wait word. Whoever publishes something does `exchange(kRun)` and, if the old state was kFutex,
+// one futex wake.
+enum WaitState : uint32_t { kRun = 0, kFutex = 1 };
+
+// The shared pages of one process, as laid out in WIRE.md ("Doorbell"): life-line page, bell_waiters, news
+// bits, wait words. Written by the owner and by its session's processes; all content but the owner's own
+// state is hostile. Threading: thread-safe (atomics).
+class Doorbell {
+ public:
+  // Creates the pages and the process bell (an eventfd).
+  static absl::StatusOr<Doorbell> Create();
+  // Another process's, from received fds; the memfd is checked first.
+  static absl::StatusOr<Doorbell> Attach(ScopedFd memfd, ScopedFd bell);
+
+  int memfd() const { return memfd_.get(); }
+  int bell() const { return bell_.get(); }
+
+  // --- for the sender (on the peer's doorbell) ---
+  // Marks ring `bit` as holding news, then wakes `word`. Rings the bell too if `word` is kServiceWord,
+  // `force_bell`, or somebody in that process waits in an event loop of its own (bell_waiters). At most one
+  // futex wake and one eventfd write. A word out of range counts as kServiceWord.
+  void Ring(uint32_t bit, uint32_t word, bool force_bell) {
+    SetNews(bit);
+    RingWord(word, force_bell);
+  }
+  // The two halves, for a word that is looked up: between them. One that was read before the news is set may
+  // be that of a thread which has stopped sleeping for the receiver, and its successor saw no news.
+  void SetNews(uint32_t bit);
+  void RingWord(uint32_t word, bool force_bell);
+  // Wakes `word` only (kServiceWord or out of range: the bell); for what was delivered by other means.
+  void Wake(uint32_t word);
+  void RingBell();
+  // The word on which `actor` sleeps, as its process registered it; the default word if it has none of its
+  // own. `hint` (a former answer, or 0) is tried first, then all words are searched.
+  uint32_t WordOf(uint64_t actor, uint32_t hint) const;
+
+  // --- for the owner ---
+  // Says that `actor` (not 0) sleeps on `word`; actor 0 takes it back.
+  void RegisterActor(uint32_t word, uint64_t actor);
+  // Says that the thread of `word` now sleeps for all actors without a word of their own (a pool's leader).
+  // At first it is kServiceWord. To be called before PrepareWait: a sender that still reads the former word
+  // has published before, so the new thread's look at the news sees it.
+  void SetDefaultWord(uint32_t word);
+  // Takes all news bits: bit i of out[i / 64]. True if any was set.
+  bool TakeNews(uint64_t out[kRingBits / 64]);
+  bool HasNews() const;
+  // Sleeping protocol: PrepareWait; look again for work; CommitWait (or CancelWait). CommitWait returns when
+  // rung, on EINTR (Cancelled), or after `timeout` (DeadlineExceeded), and for no reason at times (OK); the
+  // word says RUN then.
+  void PrepareWait(uint32_t word);
+  void CancelWait(uint32_t word);
+  absl::Status CommitWait(uint32_t word, absl::Duration timeout);
+  void AddBellWaiter() { header()->bell_waiters.fetch_add(1); }
+  void RemoveBellWaiter() { header()->bell_waiters.fetch_sub(1); }
+  // Drains the bell's counter after epoll said it is readable.
+  void ClearBell();
+
+  // The life-line's page, at offset 0 of the memfd.
+  uint8_t* lifeline_page() const { return mapping_.data(); }
+
+ private:
+  struct Header {
+    std::atomic<uint32_t> bell_waiters;
+    std::atomic<uint32_t> default_word;
+    std::atomic<uint32_t> actor_count;  // of `actors` that are not 0
+    uint32_t reserved[13];
+    std::atomic<uint64_t> news[kRingBits / 64];
+    uint64_t reserved2[4];
+    std::atomic<uint32_t> words[kWaitWords];
+    std::atomic<uint64_t> actors[kWaitWords];  // actors[i] sleeps on words[i]
+  };
+  Header* header() const;  // behind the life-line's page
+
+  ScopedFd memfd_;
+  ScopedFd bell_;
+  Mapping mapping_;
+};
+
+// Counts of this process, for tests of a call's cost: system calls made by Ring/Wake/CommitWait.
+struct DoorbellCounts {
+  std::atomic<uint64_t> futex_wakes{0};
+  std::atomic<uint64_t> futex_waits{0};
+  std::atomic<uint64_t> bell_writes{0};
+};
+DoorbellCounts& doorbell_counts();
+
+}  // namespace monarch
