@@ -1,0 +1,311 @@
+#include "daemon/launcher/launcher.h"
+
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/errno_status.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "daemon/launcher/leftovers.h"
+#include "message/large_body.h"
+
+namespace monarch {
+namespace {
+
+constexpr int kDaemonSocketFd = 3;
+// Adopted orphans stay zombies for at most this long; shorter looks through /proc more often while workers
+// die.
+constexpr absl::Duration kOrphanReapDelay = absl::Milliseconds(200);
+constexpr int64_t kKillAfterMsMax = 24LL * 3600 * 1000;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Launcher>> Launcher::Create(EventLoop* loop, PacketSocket daemon,
+                                                           LauncherOptions options) {
+  std::unique_ptr<Launcher> launcher(new Launcher(loop, options));
+  MONARCH_RETURN_IF_ERROR(launcher->Init(std::move(daemon)));
+  return launcher;
+}
+
+Launcher::Launcher(EventLoop* loop, LauncherOptions options)
+    : loop_(loop),
+      options_(options),
+      end_(loop, this, &cgroup_, options.stop),
+      remains_(loop, this, &cgroup_, options.remains) {}
+
+Launcher::~Launcher() {
+  if (signals_.valid()) loop_->Unwatch(signals_.get());
+  if (client_.valid()) loop_->Unwatch(client_.get());
+}
+
+absl::Status Launcher::Init(PacketSocket daemon) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGCHLD);
+  signals_.reset(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals_.valid()) return ErrnoStatus("make a signalfd", errno);
+  MONARCH_RETURN_IF_ERROR(loop_->WatchFd(signals_.get(), EPOLLIN, [this](uint32_t) { OnSignalFd(); }));
+  MONARCH_ASSIGN_OR_RETURN(lifelines_, LifelineWatcher::Create([this](uint64_t key) {
+                             loop_->Post([this, key] { OnLifeline(key); });
+                           }));
+  daemon_ = std::make_unique<ControlChannel>(
+      loop_, std::move(daemon),
+      [this](ControlMessage message, std::vector<ScopedFd> fds) {
+        OnDaemonMessage(std::move(message), std::move(fds));
+      },
+      [this](const absl::Status& reason) { OnDaemonClosed(reason); });
+  return absl::OkStatus();
+}
+
+void Launcher::Answer(uint32_t request, const absl::Status& status) {
+  if (!status.ok()) LogWarning("launcher", "request refused").With("error", status.ToString());
+  if (request == 0) return;
+  if (status.ok()) return daemon_->Send({ControlType::kOk, request, Value(Value::Map{})});
+  daemon_->Send(
+      {ControlType::kRefused, request,
+       Value::Map{{"code", static_cast<int>(status.code())}, {"message", std::string(status.message())}}});
+}
+
+void Launcher::OnDaemonMessage(ControlMessage message, std::vector<ScopedFd> fds) {
+  switch (message.type) {
+    case ControlType::kSetup:
+      return Setup(message, std::move(fds));
+    case ControlType::kLaunch: {
+      const absl::Status taken = MoveLargeBodyIn(&message, &fds);
+      return taken.ok() ? Launch(message, std::move(fds)) : Answer(message.request, taken);
+    }
+    case ControlType::kSignal:
+      return Signal(message);
+    case ControlType::kEndSession:
+      return EndSession(message);
+    default:
+      return Answer(message.request, absl::InvalidArgumentError(absl::StrCat(
+                                         "unexpected message type ", static_cast<int>(message.type))));
+  }
+}
+
+void Launcher::OnDaemonClosed(const absl::Status& reason) {
+  LogInfo("launcher", "daemon gone, session ends").With("reason", reason.ToString());
+  end_.Begin(options_.kill_after);
+}
+
+void Launcher::Setup(const ControlMessage& message, std::vector<ScopedFd> fds) {
+  Answer(message.request, DoSetup(message.body, std::move(fds)));
+}
+
+absl::Status Launcher::DoSetup(const Value& body, std::vector<ScopedFd> fds) {
+  if (session_) return absl::FailedPreconditionError("set up already");
+  if (fds.size() != 3) return absl::InvalidArgumentError("setup takes the client's pidfd, stdout and stderr");
+  MONARCH_ASSIGN_OR_RETURN(const LauncherSetup setup, ParseLauncherSetup(body));
+  MONARCH_RETURN_IF_ERROR(loop_->WatchFd(fds[0].get(), EPOLLIN, [this](uint32_t) { OnClientDead(); }));
+  client_ = std::move(fds[0]);
+  session_ = setup.session;
+  output_ = std::make_unique<SessionOutput>(options_.output, std::move(fds[1]), std::move(fds[2]),
+                                            SessionOutput::Log{setup.log_path, setup.worker_log_bytes_max});
+  const std::string mark = SessionMark(setup.session.ToHex());
+  end_.set_mark(mark);
+  remains_.set_session_mark(mark);
+  absl::StatusOr<SessionCgroup> cgroup = absl::CancelledError("not wanted");
+  if (setup.use_cgroup) cgroup = SessionCgroup::Create(setup.session);
+  if (cgroup.ok()) cgroup_ = *std::move(cgroup);
+  LogInfo("launcher", "session set up")
+      .With("session", setup.session.ToHex())
+      .With("client", setup.client_pid)
+      .With("cgroup", cgroup_.exists() ? cgroup_.path() : std::string(cgroup.status().message()));
+  return absl::OkStatus();
+}
+
+void Launcher::Launch(const ControlMessage& message, std::vector<ScopedFd> fds) {
+  const absl::StatusOr<LaunchRequest> request = ParseLaunchRequest(message.body);
+  StartFailure failure{"request", EINVAL};
+  absl::Status status = request.status();
+  if (status.ok() && fds.size() != 1)
+    status = absl::InvalidArgumentError("launch takes the worker's daemon socket");
+  if (status.ok()) status = DoLaunch(*request, std::move(fds[0]), &failure);
+  if (status.ok()) return;
+  const absl::StatusOr<ProcAddress> proc = ProcAddressFromValue(message.body["proc"]);
+  if (!proc.ok()) return Answer(message.request, status);
+  daemon_->Send({ControlType::kLaunchFailed, message.request,
+                 ToBody(LaunchFailure{*proc, failure.step, failure.error, std::string(status.message())})});
+}
+
+absl::Status Launcher::DoLaunch(const LaunchRequest& request, ScopedFd daemon_socket, StartFailure* failure) {
+  RemoveFinishedWorkers();
+  if (!session_) return absl::FailedPreconditionError("not set up");
+  if (end_.begun()) {
+    *failure = {"session", ECANCELED};
+    return absl::CancelledError("the session is ending");
+  }
+  if (FindAlive(request.proc) != nullptr) return absl::AlreadyExistsError(request.proc.ToString());
+  if (UnreapedWorkers().size() >= options_.workers_max) {
+    *failure = {"limit", EAGAIN};
+    return absl::ResourceExhaustedError(
+        absl::StrCat("workers_max=", options_.workers_max, " of a launcher reached"));
+  }
+  const uint64_t key = next_key_++;
+  auto worker =
+      std::make_unique<Worker>(Worker::Context{loop_, lifelines_.get(), output_.get(), this}, key,
+                               request.proc, request.label.empty() ? request.proc.ToString() : request.label);
+  const WorkerBoot boot{*session_, request.proc, request.token, request.boot};
+  MONARCH_RETURN_IF_ERROR(worker->Start(SpecFor(request, daemon_socket.get()), boot, failure));
+  workers_.emplace(key, std::move(worker));
+  return absl::OkStatus();
+}
+
+ChildSpec Launcher::SpecFor(const LaunchRequest& request, int daemon_socket) {
+  ChildSpec spec;
+  spec.argv = request.argv;
+  for (const std::string& entry : request.env) {
+    // A session may have been started from within another.
+    if (!absl::StartsWith(entry, SessionMark("")) && !absl::StartsWith(entry, kProcMarkStart)) {
+      spec.env.push_back(entry);
+    }
+  }
+  spec.env.push_back(SessionMark(session_->ToHex()));
+  spec.env.push_back(ProcMark(request.proc));
+  spec.cwd = request.cwd;
+  if (request.umask) spec.umask = static_cast<mode_t>(*request.umask);
+  spec.limits = request.limits;
+  const bool nofile_given =
+      std::any_of(spec.limits.begin(), spec.limits.end(),
+                  [](const ResourceLimit& limit) { return limit.resource == RLIMIT_NOFILE; });
+  rlimit nofile{};
+  if (!nofile_given && options_.nofile_soft != 0 && getrlimit(RLIMIT_NOFILE, &nofile) == 0) {
+    spec.limits.push_back({RLIMIT_NOFILE, options_.nofile_soft, nofile.rlim_max});
+  }
+  spec.cpus = request.cpus;
+  spec.fds = {{daemon_socket, kDaemonSocketFd}};
+  spec.cgroup_procs = cgroup_.ProcsFileFor(request.proc);
+  return spec;
+}
+
+void Launcher::Signal(const ControlMessage& message) {
+  const absl::StatusOr<ProcAddress> proc = ProcAddressFromValue(message.body["proc"]);
+  const absl::StatusOr<int64_t> signal = message.body["signal"].AsInt();
+  if (!proc.ok()) return Answer(message.request, proc.status());
+  if (!signal.ok()) return Answer(message.request, signal.status());
+  if (*signal < 1 || *signal >= NSIG)
+    return Answer(message.request, absl::InvalidArgumentError("no such signal"));
+  // One that has ended meanwhile is no error: its exit is on the way.
+  if (Worker* worker = FindAlive(*proc)) worker->Signal(static_cast<int>(*signal));
+  Answer(message.request, absl::OkStatus());
+}
+
+void Launcher::EndSession(const ControlMessage& message) {
+  const absl::StatusOr<int64_t> ms = message.body["kill_after_ms"].AsInt();
+  if (!ms.ok()) return Answer(message.request, ms.status());
+  if (message.request != 0) end_requests_.push_back(message.request);
+  end_.Begin(absl::Milliseconds(std::clamp<int64_t>(*ms, 0, kKillAfterMsMax)));
+}
+
+void Launcher::OnClientDead() {
+  loop_->Unwatch(client_.get());
+  client_.reset();
+  output_->CloseClient();
+  LogInfo("launcher", "client gone, session ends").With("session", session_->ToHex());
+  end_.Begin(options_.kill_after);
+}
+
+void Launcher::OnSignalFd() {
+  signalfd_siginfo info{};
+  while (read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
+    if (info.ssi_signo == SIGTERM) {
+      LogInfo("launcher", "terminated, session ends").With("by", info.ssi_pid);
+      end_.Begin(options_.kill_after);
+    } else if (!reap_armed_) {
+      reap_armed_ = true;
+      loop_->RunAfter(kOrphanReapDelay, [this] {
+        reap_armed_ = false;
+        ReapOrphans(UnreapedWorkers());
+      });
+    }
+  }
+}
+
+void Launcher::OnLifeline(uint64_t key) {
+  const auto found = workers_.find(key);
+  if (found != workers_.end()) found->second->LifelineFired();
+}
+
+void Launcher::OnLaunched(Worker& worker) {
+  daemon_->Send({ControlType::kLaunched, 0,
+                 Value::Map{{"proc", ToValue(worker.proc())}, {"pid", int64_t{worker.pid()}}}});
+}
+
+void Launcher::OnLaunchFailed(Worker&, const LaunchFailure& failure) {
+  daemon_->Send({ControlType::kLaunchFailed, 0, ToBody(failure)});
+}
+
+void Launcher::OnDying(Worker&, const WorkerDying& dying) {
+  daemon_->Send({ControlType::kDying, 0, ToBody(dying)});
+}
+
+void Launcher::OnExited(Worker&, const WorkerExit& exit) {
+  daemon_->Send({ControlType::kExited, 0, ToBody(exit)});
+  // Posted: the end may drain and count this worker, which is in the middle of its own work.
+  if (end_.begun()) loop_->Post([this] { end_.Advance(); });
+}
+
+void Launcher::OnReaped(Worker& worker, bool ran) {
+  if (ran) return remains_.Add(worker.proc());
+  cgroup_.RemoveLeaf(worker.proc());
+}
+
+void Launcher::TerminateWorkers() {
+  for (const auto& [key, worker] : workers_) worker->Terminate();
+}
+
+std::vector<pid_t> Launcher::UnreapedWorkers() const {
+  std::vector<pid_t> pids;
+  for (const auto& [key, worker] : workers_) {
+    if (!worker->reaped()) pids.push_back(worker->pid());
+  }
+  return pids;
+}
+
+Worker* Launcher::FindAlive(const ProcAddress& proc) {
+  for (const auto& [key, worker] : workers_) {
+    if (worker->proc() == proc && !worker->reaped()) return worker.get();
+  }
+  return nullptr;
+}
+
+void Launcher::RemoveFinishedWorkers() {
+  std::erase_if(workers_, [](const auto& entry) { return entry.second->finished(); });
+}
+
+void Launcher::OnSessionGone() {
+  for (const auto& [key, worker] : workers_) worker->DrainOutput();
+  if (output_ == nullptr) return SendGone();
+  output_->WhenIdle([this] { loop_->Post([this] { SendGone(); }); });
+  loop_->RunAfter(options_.flush_wait, [this] { SendGone(); });
+}
+
+void Launcher::SendGone() {
+  if (gone_sent_) return;
+  gone_sent_ = true;
+  const auto killed = static_cast<int64_t>(end_.killed() + remains_.killed());
+  LogInfo("launcher", "session gone").With("killed", killed);
+  if (end_requests_.empty()) end_requests_.push_back(0);
+  for (const uint32_t request : end_requests_) {
+    daemon_->Send({ControlType::kSessionGone, request, Value::Map{{"killed", killed}}});
+  }
+  if (output_ == nullptr) return loop_->Stop();
+  // Stop is safe twice.
+  if (daemon_->idle()) output_->WhenIdle([this] { loop_->Stop(); });
+  loop_->RunAfter(options_.flush_wait, [this] { loop_->Stop(); });
+}
+
+}  // namespace monarch

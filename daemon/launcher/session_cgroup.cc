@@ -1,0 +1,151 @@
+#include "daemon/launcher/session_cgroup.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/errno_status.h"
+#include "base/scoped_fd.h"
+#include "base/status_macros.h"
+
+namespace monarch {
+namespace {
+
+std::string ReadText(const std::string& path) {
+  std::ifstream in(path);
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+void AppendMembers(const std::string& directory, std::vector<pid_t>* members) {
+  std::ifstream in(directory + "/cgroup.procs");
+  pid_t pid = 0;
+  // 0: one of another pid namespace, which cannot be named here.
+  while (in >> pid) {
+    if (pid > 0) members->push_back(pid);
+  }
+}
+
+std::vector<pid_t> MembersBelow(const std::string& directory) {
+  std::vector<pid_t> members;
+  std::error_code error;
+  AppendMembers(directory, &members);
+  for (auto it = std::filesystem::recursive_directory_iterator(directory, error);
+       !error && it != std::filesystem::recursive_directory_iterator(); it.increment(error)) {
+    std::error_code ignored;
+    if (it->is_directory(ignored)) AppendMembers(it->path().string(), &members);
+  }
+  return members;
+}
+
+bool KillIn(const std::string& directory) {
+  const ScopedFd fd(open(absl::StrCat(directory, "/cgroup.kill").c_str(), O_WRONLY | O_CLOEXEC));
+  return fd.valid() && write(fd.get(), "1", 1) == 1;
+}
+
+std::string NameOf(const SessionId& session) { return absl::StrCat("/monarch-session-", session.ToHex()); }
+
+absl::StatusOr<std::string> OwnDirectory() {
+  return OwnCgroupDirectory(ReadText("/proc/self/mountinfo"), ReadText("/proc/self/cgroup"));
+}
+
+// A killed process leaves its directories behind, and a worker may make more below its own: deepest first.
+bool RemoveTree(const std::string& directory) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    if (entry.is_directory(error) && !entry.is_symlink(error)) RemoveTree(entry.path().string());
+  }
+  return rmdir(directory.c_str()) == 0 || errno == ENOENT;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> OwnCgroupDirectory(std::string_view mountinfo, std::string_view cgroup) {
+  std::string own;
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(std::string(cgroup), '\n'))) {
+    if (absl::StartsWith(line, "0::")) own = line.substr(3);
+  }
+  if (own.empty()) return absl::NotFoundError("in no version 2 cgroup");
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(std::string(mountinfo), '\n'))) {
+    if (!absl::StrContains(line, " - cgroup2 ")) continue;
+    const std::vector<std::string> fields = absl::StrSplit(line, ' ');
+    // id, parent, device, root of the mount in its filesystem, mount point
+    if (fields.size() < 5) continue;
+    const std::string root = fields[3] == "/" ? "" : fields[3];
+    if (!absl::StartsWith(own, root)) continue;
+    const std::string below = own.substr(root.size());
+    return absl::StrCat(fields[4], below == "/" ? "" : below);
+  }
+  return absl::NotFoundError("no version 2 cgroup mounted");
+}
+
+absl::StatusOr<SessionCgroup> SessionCgroup::Create(const SessionId& session) {
+  MONARCH_ASSIGN_OR_RETURN(const std::string own, OwnDirectory());
+  if (access(absl::StrCat(own, "/cgroup.procs").c_str(), W_OK) != 0) {
+    return ErrnoStatus(absl::StrCat("write ", own, "/cgroup.procs"), errno);
+  }
+  return CreateIn(own, session);
+}
+
+absl::StatusOr<SessionCgroup> SessionCgroup::CreateIn(const std::string& root, const SessionId& session) {
+  std::string path = root + NameOf(session);
+  if (mkdir(path.c_str(), 0755) != 0 && errno != EEXIST)
+    return ErrnoStatus(absl::StrCat("create ", path), errno);
+  return SessionCgroup(std::move(path));
+}
+
+SessionCgroup SessionCgroup::Find(const SessionId& session) {
+  const absl::StatusOr<std::string> own = OwnDirectory();
+  return own.ok() ? FindIn(*own, session) : SessionCgroup();
+}
+
+SessionCgroup SessionCgroup::FindIn(const std::string& root, const SessionId& session) {
+  std::string path = root + NameOf(session);
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored) ? SessionCgroup(std::move(path)) : SessionCgroup();
+}
+
+std::string SessionCgroup::LeafOf(const ProcAddress& proc) const {
+  return absl::StrCat(path_, "/proc-", proc.proc, ".", proc.incarnation);
+}
+
+std::string SessionCgroup::ProcsFileFor(const ProcAddress& proc) {
+  if (!exists()) return {};
+  const std::string leaf = LeafOf(proc);
+  if (mkdir(leaf.c_str(), 0755) != 0 && errno != EEXIST) return {};
+  return leaf + "/cgroup.procs";
+}
+
+std::vector<pid_t> SessionCgroup::LeafMembers(const ProcAddress& proc) const {
+  return exists() ? MembersBelow(LeafOf(proc)) : std::vector<pid_t>();
+}
+
+bool SessionCgroup::KillLeaf(const ProcAddress& proc) const { return exists() && KillIn(LeafOf(proc)); }
+
+bool SessionCgroup::RemoveLeaf(const ProcAddress& proc) const {
+  return !exists() || RemoveTree(LeafOf(proc));
+}
+
+std::vector<pid_t> SessionCgroup::Members() const {
+  return exists() ? MembersBelow(path_) : std::vector<pid_t>();
+}
+
+bool SessionCgroup::Kill() const { return exists() && KillIn(path_); }
+
+bool SessionCgroup::Remove() {
+  if (!exists()) return true;
+  if (!RemoveTree(path_)) return false;
+  path_.clear();
+  return true;
+}
+
+}  // namespace monarch

@@ -1,0 +1,56 @@
+#include "daemon/launcher/session_output.h"
+
+#include <atomic>
+#include <string_view>
+#include <utility>
+
+namespace monarch {
+
+SessionOutput::SessionOutput(SessionOutputOptions options, ScopedFd out, ScopedFd err, const Log& log)
+    : out_(std::make_unique<OutputSink>("stdout", MakeFdTarget(std::move(out)),
+                                        options.client_buffer_bytes_max)),
+      err_(std::make_unique<OutputSink>("stderr", MakeFdTarget(std::move(err)),
+                                        options.client_buffer_bytes_max)) {
+  if (log.path.empty() || log.bytes_max == 0) return;
+  log_ = std::make_unique<OutputSink>("worker log", MakeLogFileTarget(log.path, log.bytes_max),
+                                      options.log_buffer_bytes_max);
+}
+
+void SessionOutput::Add(OutputStream stream, const std::string& label, std::string lines) {
+  if (log_ != nullptr) log_->Add(LabelLines(label, lines));
+  (stream == OutputStream::kStdout ? out_ : err_)->Add(std::move(lines));
+}
+
+void SessionOutput::CloseClient() {
+  client_closed_ = true;
+  out_->Close();
+  err_->Close();
+}
+
+void SessionOutput::WhenIdle(absl::AnyInvocable<void()> idle) {
+  std::vector<OutputSink*> sinks;
+  if (!client_closed_) sinks = {out_.get(), err_.get()};
+  if (log_ != nullptr) sinks.push_back(log_.get());
+  if (sinks.empty()) return idle();
+  const auto left = std::make_shared<std::atomic<size_t>>(sinks.size());
+  const auto shared = std::make_shared<absl::AnyInvocable<void()>>(std::move(idle));
+  for (OutputSink* sink : sinks) {
+    sink->WhenIdle([left, shared] {
+      if (left->fetch_sub(1) == 1) (*shared)();
+    });
+  }
+}
+
+std::string LabelLines(const std::string& label, const std::string& lines) {
+  std::string result;
+  std::string_view rest = lines;
+  while (!rest.empty()) {
+    const size_t end = rest.find('\n');
+    const std::string_view line = rest.substr(0, end);
+    result.append(label).append("| ").append(line).append("\n");
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+  }
+  return result;
+}
+
+}  // namespace monarch
