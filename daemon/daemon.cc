@@ -1,0 +1,212 @@
+#include "daemon/daemon.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/errno_status.h"
+#include "base/log.h"
+#include "base/pidfd.h"
+#include "base/status_macros.h"
+#include "base/version.h"
+#include "daemon/launcher/exec_launcher_host.h"
+
+namespace monarch {
+namespace {
+
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "localhost";
+}
+
+std::string DefaultLauncherPath() {
+  char path[4096];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
+  const std::string self(path, length > 0 ? static_cast<size_t>(length) : 0);
+  return self.substr(0, self.rfind('/') + 1) + "monarch-launcher";
+}
+
+// An inherited stream would keep whoever reads its other end waiting for this daemon; an inherited directory
+// busy.
+absl::Status DetachStdio(const std::string& log_path) {
+  const ScopedFd null(open("/dev/null", O_RDWR | O_CLOEXEC));
+  const ScopedFd log(open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!null.valid()) return ErrnoStatus("open /dev/null", errno);
+  if (!log.valid()) return ErrnoStatus(absl::StrCat("open log ", log_path), errno);
+  if (dup2(null.get(), 0) < 0 || dup2(log.get(), 1) < 0 || dup2(log.get(), 2) < 0) {
+    return ErrnoStatus("redirect the standard streams", errno);
+  }
+  return absl::OkStatus();
+}
+
+void RaiseFdLimit() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Create(const DaemonOptions& options) {
+  std::unique_ptr<Daemon> daemon(new Daemon(options));
+  MONARCH_RETURN_IF_ERROR(daemon->Init());
+  return daemon;
+}
+
+absl::Status Daemon::Init() {
+  SetLogLevel(options_.log_level);
+  if (options_.is_private && options_.run_dir.empty()) {
+    MONARCH_ASSIGN_OR_RETURN(run_dir_, RunDir::CreatePrivate());
+  } else {
+    MONARCH_ASSIGN_OR_RETURN(run_dir_, RunDir::Open(options_.run_dir));
+  }
+  if (options_.is_private || !options_.log_path.empty()) {
+    MONARCH_RETURN_IF_ERROR(
+        DetachStdio(options_.log_path.empty() ? run_dir_->path() + "/monarchd.log" : options_.log_path));
+  }
+  if (options_.is_private) setsid();
+  RaiseFdLimit();
+  // What a dead launcher leaves behind comes here.
+  if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) return ErrnoStatus("become a sub-reaper", errno);
+
+  MONARCH_ASSIGN_OR_RETURN(loop_, MakeEpollEventLoop());
+  launchers_ = std::make_unique<ExecLauncherHost>(
+      options_.launcher_path.empty() ? DefaultLauncherPath() : options_.launcher_path, STDERR_FILENO);
+  sweeper_ = std::make_unique<Sweeper>(loop_.get());
+  context_.loop = loop_.get();
+  context_.launchers = launchers_.get();
+  context_.events = &events_;
+  context_.sweeper = sweeper_.get();
+  context_.limits = options_.limits;
+  context_.ring_links_max = options_.ring_links_max;
+  context_.host = HostId::Random();
+  context_.host_name = HostName();
+  context_.run_dir = run_dir_->path();
+  context_.is_private = options_.is_private;
+  context_.started = loop_->Now();
+  sessions_ = std::make_unique<SessionManager>(
+      &context_,
+      [this](ScopedFd socket, const SessionId& session, const ProcAddress& asker, uid_t uid) {
+        return OpenControl(std::move(socket), session, asker, uid);
+      },
+      [this] { OnSessionGone(); });
+  MONARCH_ASSIGN_OR_RETURN(grpc_, GrpcServer::Start(&context_, sessions_.get()));
+  MONARCH_RETURN_IF_ERROR(ListenForClients());
+  MONARCH_RETURN_IF_ERROR(WatchSignals());
+  if (options_.is_private) MONARCH_RETURN_IF_ERROR(TakeClient(options_.client_fd));
+  loop_->Post([this] { grpc_->WarmUp(); });
+  LogInfo("daemon", "monarchd started")
+      .With("version", kVersion)
+      .With("run_dir", run_dir_->path())
+      .With("private", options_.is_private)
+      .With("host", context_.host.ToHex());
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::ListenForClients() {
+  MONARCH_ASSIGN_OR_RETURN(
+      grpc_listener_,
+      UnixListener::Start(
+          loop_.get(), run_dir_->path() + "/grpc.sock", SOCK_STREAM,
+          [this](ScopedFd fd, const PeerCredentials& peer) {
+            ControlPeer known;
+            known.uid = peer.uid;
+            known.pid = peer.pid;
+            const absl::Status added = grpc_->AddConnection(std::move(fd), known);
+            if (!added.ok())
+              LogWarning("daemon", "control connection refused").With("error", added.ToString());
+          }));
+  MONARCH_ASSIGN_OR_RETURN(native_listener_,
+                           UnixListener::Start(loop_.get(), run_dir_->path() + "/native.sock", SOCK_SEQPACKET,
+                                               [this](ScopedFd fd, const PeerCredentials& peer) {
+                                                 sessions_->AddPeer(std::move(fd), peer, false);
+                                               }));
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::TakeClient(int fd) {
+  if (fd < 0) return absl::InvalidArgumentError("--private needs --client-fd");
+  ScopedFd socket(fd);
+  if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
+    socket.release();
+    return ErrnoStatus(absl::StrCat("take client fd ", fd), errno);
+  }
+  int type = 0;
+  socklen_t size = sizeof(type);
+  if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_SEQPACKET) {
+    return absl::InvalidArgumentError(absl::StrCat("client fd ", fd, " is no SEQPACKET socket"));
+  }
+  // Of a pair, the credentials are those of the process that made it: the client.
+  MONARCH_ASSIGN_OR_RETURN(const PeerCredentials peer, ReadPeerCredentials(fd));
+  absl::StatusOr<ScopedFd> pidfd = OpenPidfd(peer.pid);
+  if (!pidfd.ok()) return pidfd.status();
+  client_pidfd_ = *std::move(pidfd);
+  MONARCH_RETURN_IF_ERROR(loop_->WatchFd(client_pidfd_.get(), EPOLLIN, [this](uint32_t) {
+    loop_->Unwatch(client_pidfd_.get());
+    Leave("the client has ended");
+  }));
+  sessions_->AddPeer(std::move(socket), peer, true);
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::WatchSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  signals_ = ScopedFd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals_.valid()) return ErrnoStatus("make a signalfd", errno);
+  return loop_->WatchFd(signals_.get(), EPOLLIN, [this](uint32_t) {
+    signalfd_siginfo info;
+    while (read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
+    }
+    Leave("monarchd was told to stop");
+  });
+}
+
+absl::Status Daemon::OpenControl(ScopedFd socket, const SessionId& session, const ProcAddress& asker,
+                                 uid_t uid) {
+  ControlPeer peer;
+  peer.uid = uid;
+  peer.session = session;
+  peer.asker = asker;
+  return grpc_->AddConnection(std::move(socket), peer);
+}
+
+void Daemon::OnSessionGone() {
+  if (sessions_->sessions().empty() && (leaving_ || options_.is_private)) loop_->Stop();
+}
+
+void Daemon::Leave(const std::string& reason) {
+  if (leaving_) return;
+  leaving_ = true;
+  LogInfo("daemon", "monarchd leaves").With("reason", reason);
+  sessions_->EndAll(reason);
+  if (sessions_->sessions().empty()) return loop_->Stop();
+  loop_->RunAfter(kLeaveMax, [this] {
+    LogError("daemon", "sessions do not end");
+    loop_->Stop();
+  });
+}
+
+void Daemon::Run() {
+  loop_->Run();
+  LogInfo("daemon", "monarchd ended").With("run_dir", run_dir_->path());
+}
+
+Daemon::~Daemon() {
+  // Handlers that still run hold the sessions; the loop takes no more of their tasks.
+  if (grpc_) grpc_->Shutdown();
+}
+
+}  // namespace monarch

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/time/time.h"
+#include "base/event_loop.h"
+#include "base/ids.h"
+#include "base/limits.h"
+#include "daemon/event_log.h"
+#include "daemon/launcher/launcher_host.h"
+#include "daemon/native_connection.h"
+#include "daemon/sweeper.h"
+
+namespace monarch {
+
+// What all sessions share. Made by the composition root, which keeps everything it points to alive.
+// Threading: confined to the control loop, but for the constants.
+struct DaemonContext {
+  // Constant.
+  EventLoop* loop = nullptr;
+  LauncherHost* launchers = nullptr;
+  EventLog* events = nullptr;
+  Sweeper* sweeper = nullptr;
+  Limits limits;
+  uint32_t ring_links_max = 256;  // 0: everything is relayed
+  HostId host;
+  std::string host_name;
+  std::string run_dir;
+  bool is_private = false;
+  absl::Duration started;
+
+  // Confined to the loop.
+  uint64_t next_proc = 1;  // numbers are never used twice on one host
+  int64_t workers = 0;
+
+  NativeConnection::Limits connection_limits() const {
+    NativeConnection::Limits out;
+    out.control_bytes_max = static_cast<size_t>(limits.control_queue_bytes_max);
+    out.frame_bytes_max = static_cast<size_t>(limits.relay_proc_queue_bytes_max);
+    return out;
+  }
+};
+
+}  // namespace monarch

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "base/failure_event.h"
+
+namespace monarch {
+
+// What happened on this host: a bounded log with cursors that only grow.
+// Threading: confined to the control loop.
+class EventLog {
+ public:
+  struct Entry {
+    uint64_t cursor = 0;
+    std::string session;  // hex
+    std::string what;
+    std::optional<FailureEvent> failure;
+    int64_t unix_ms = 0;
+  };
+  struct Batch {
+    uint64_t missed = 0;  // dropped since `after`
+    std::vector<Entry> entries;
+  };
+
+  // `bytes_max`: of what processes say in their failures.
+  explicit EventLog(size_t entries_max, size_t bytes_max = 16 << 20)
+      : entries_max_(entries_max), bytes_max_(bytes_max) {}
+
+  // Drops the oldest entries when full.
+  void Add(std::string session, std::string what, std::optional<FailureEvent> failure = std::nullopt);
+  // At most `entries_max` entries behind cursor `after`.
+  Batch Read(uint64_t after, size_t entries_max) const;
+  uint64_t last_cursor() const { return next_cursor_ - 1; }
+
+  // `news` runs after each Add until Unsubscribe; it must not add or unsubscribe itself.
+  uint64_t Subscribe(absl::AnyInvocable<void()> news);
+  void Unsubscribe(uint64_t id) { subscribers_.erase(id); }
+
+ private:
+  const size_t entries_max_;
+  const size_t bytes_max_;
+  size_t bytes_ = 0;
+  std::deque<Entry> entries_;
+  uint64_t next_cursor_ = 1;
+  std::map<uint64_t, absl::AnyInvocable<void()>> subscribers_;
+  uint64_t next_subscriber_ = 1;
+};
+
+}  // namespace monarch

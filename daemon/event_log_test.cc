@@ -1,0 +1,52 @@
+#include "daemon/event_log.h"
+
+#include <catch2/catch.hpp>
+
+namespace monarch {
+
+TEST_CASE("ReadsBehindTheCursor") {
+  EventLog log(10);
+  for (const char* what : {"a", "b", "c"}) log.Add("s", what);
+  const auto batch = log.Read(1, 10);
+  CHECK(batch.missed == 0);
+  REQUIRE(batch.entries.size() == 2);
+  CHECK(batch.entries[0].what == "b");
+  CHECK(batch.entries[1].cursor == 3);
+  CHECK(log.Read(3, 10).entries.empty());
+  CHECK(log.Read(99, 10).entries.empty());
+  CHECK(log.Read(0, 2).entries.size() == 2);
+}
+
+TEST_CASE("DroppedEntriesAreCounted") {
+  EventLog log(2);
+  for (int i = 0; i < 5; ++i) log.Add("s", "e");
+  const auto batch = log.Read(1, 10);
+  CHECK(batch.missed == 2);
+  REQUIRE(batch.entries.size() == 2);
+  CHECK(batch.entries[0].cursor == 4);
+}
+
+TEST_CASE("LongFailuresDisplaceOlderEntries") {
+  EventLog log(100, 64 << 10);
+  FailureEvent failure;
+  failure.traceback = std::string(20 << 10, 'x');
+  for (int i = 0; i < 50; ++i) log.Add("s", "actor_failed", failure);
+  CHECK(log.Read(0, 100).entries.size() == 3);
+  CHECK(log.Read(0, 100).missed == 47);
+  failure.traceback = std::string(1 << 20, 'x');
+  log.Add("s", "actor_failed", failure);
+  log.Add("s", "session_ended");
+  CHECK(log.Read(0, 100).entries.size() == 1);
+}
+
+TEST_CASE("SubscribersHearOfNews") {
+  EventLog log(2);
+  int heard = 0;
+  const uint64_t id = log.Subscribe([&] { ++heard; });
+  log.Add("s", "e");
+  log.Unsubscribe(id);
+  log.Add("s", "e");
+  CHECK(heard == 1);
+}
+
+}  // namespace monarch

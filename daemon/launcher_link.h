@@ -1,0 +1,72 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/event_loop.h"
+#include "base/ids.h"
+#include "daemon/launcher/launcher_host.h"
+#include "daemon/native_connection.h"
+#include "daemon/process_types.h"
+
+namespace monarch {
+
+// How a process that the launcher reaped ended. Both zero: with status 0.
+struct ProcExit {
+  int code = 0;
+  int signal = 0;
+  bool core = false;
+  std::string stderr_tail;
+  bool confirmed = false;  // reaped; else read from /proc, where both zero mean "not known yet"
+};
+
+// A running launcher as this daemon sees it: its process, and its socket.
+// Threading: confined to the control loop.
+class LauncherLink : private NativeConnection::Handler {
+ public:
+  class Events {
+   public:
+    virtual ~Events() = default;
+    virtual void OnLaunched(uint64_t proc, int64_t pid) = 0;
+    virtual void OnLaunchFailed(uint64_t proc, const std::string& step, const std::string& message) = 0;
+    virtual void OnDying(uint64_t proc, const ProcExit& exit) = 0;
+    virtual void OnExited(uint64_t proc, const ProcExit& exit) = 0;
+    // The launcher is dead and reaped (pidfd); the link is of no use any more. Its workers die with it.
+    virtual void OnLauncherGone() = 0;
+  };
+  // `events` outlives the link. The process must be a child of this one.
+  LauncherLink(EventLoop* loop, StartedLauncher process, const SessionId& session, Events* events);
+  ~LauncherLink() override;
+
+  // Once, before anything else. The fds are the caller's.
+  void Setup(int64_t client_pid, const std::string& log_path, int64_t log_bytes_max, int client_pidfd,
+             int out, int err);
+  // InvalidArgument: argv, env and boot do not fit a packet.
+  absl::Status Launch(const ProcAddress& proc, const ProcessSpec& spec, const std::vector<std::string>& env,
+                      const StartToken& token, const std::string& label, int socket);
+  void Signal(const ProcAddress& proc, int signal);
+  // Stops everything: TERM now, KILL after `kill_after`; then the launcher exits. If it does not, it is
+  // killed.
+  void EndSession(absl::Duration kill_after);
+  pid_t pid() const { return process_.pid; }
+
+ private:
+  absl::Status OnPacket(NativeConnection& connection, Packet packet) override;
+  void OnClosed(NativeConnection& connection, const absl::Status& why) override;
+  void OnPidfd();
+  void Kill(const char* why);
+
+  EventLoop* const loop_;
+  const SessionId session_;
+  Events* const events_;
+  StartedLauncher process_;
+  std::shared_ptr<NativeConnection> connection_;
+  uint32_t next_request_ = 1;
+  bool ending_ = false;
+  EventLoop::TimerId kill_timer_ = 0;
+};
+
+}  // namespace monarch

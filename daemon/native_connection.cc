@@ -1,0 +1,172 @@
+#include "daemon/native_connection.h"
+
+#include <sys/epoll.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+
+namespace monarch {
+namespace {
+
+// Packets of one peer handled in a turn of the loop, so that a flooding peer does not starve the others.
+constexpr size_t kPacketsPerTurnMax = 64;
+// What a dead peer can have left behind: more than any socket's buffer holds.
+constexpr size_t kDrainPacketsMax = 4096;
+
+}  // namespace
+
+std::shared_ptr<NativeConnection> NativeConnection::Start(EventLoop* loop, PacketSocket socket,
+                                                          Handler* handler, const Limits& limits) {
+  std::shared_ptr<NativeConnection> connection(
+      new NativeConnection(loop, std::move(socket), handler, limits));
+  const absl::Status watched = loop->WatchFd(connection->socket_.fd(), EPOLLIN,
+                                             [connection](uint32_t events) { connection->OnReady(events); });
+  if (!watched.ok()) connection->FailLater(watched);
+  return connection;
+}
+
+void NativeConnection::OnReady(uint32_t events) {
+  const std::shared_ptr<NativeConnection> self = shared_from_this();
+  if ((events & EPOLLOUT) != 0) Flush();
+  if (!closed_ && (events & ~EPOLLOUT) != 0) Receive(kPacketsPerTurnMax);
+}
+
+void NativeConnection::Receive(size_t packets_max) {
+  for (size_t i = 0; i < packets_max && !closed_; ++i) {
+    Packet packet;
+    const absl::StatusOr<bool> got = socket_.TryReceive(&packet);
+    if (!got.ok()) return Fail(got.status());
+    if (!*got) return;
+    const absl::Status handled = handler_->OnPacket(*this, std::move(packet));
+    if (!handled.ok()) return Fail(handled);
+  }
+}
+
+void NativeConnection::DrainNow() {
+  const std::shared_ptr<NativeConnection> self = shared_from_this();
+  Receive(kDrainPacketsMax);
+}
+
+absl::Status NativeConnection::TrySend(const ControlMessage& message, absl::Span<const int> fds) {
+  std::string bytes = EncodeControl(message);
+  if (bytes.size() > PacketSocket::kPacketBytesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("send message: ", bytes.size(), " bytes, at most ", PacketSocket::kPacketBytesMax));
+  }
+  if (closed_ || failing_) return absl::OkStatus();
+  if (queue_.empty()) {
+    const absl::StatusOr<bool> sent = socket_.TrySend(bytes, fds);
+    if (!sent.ok()) {
+      // The peer's end is told by the reading side, after what it had sent.
+      if (!absl::IsUnavailable(sent.status())) FailLater(sent.status());
+      return absl::OkStatus();
+    }
+    if (*sent) return absl::OkStatus();
+  }
+  if (control_bytes_ + bytes.size() > limits_.control_bytes_max) {
+    FailLater(absl::ResourceExhaustedError(
+        absl::StrCat("send message: control_queue_bytes_max=", limits_.control_bytes_max,
+                     " reached, the peer does not read")));
+    return absl::OkStatus();
+  }
+  Enqueue(std::move(bytes), fds, false);
+  return absl::OkStatus();
+}
+
+void NativeConnection::Send(const ControlMessage& message, absl::Span<const int> fds) {
+  const absl::Status sent = TrySend(message, fds);
+  if (!sent.ok()) LogError("daemon", "message dropped").With("error", sent.ToString());
+}
+
+void NativeConnection::Answer(uint32_t request, ControlType type, Value::Map body,
+                              absl::Span<const int> fds) {
+  Send(ControlMessage{type, request, Value(std::move(body))}, fds);
+}
+
+void NativeConnection::Refuse(uint32_t request, const absl::Status& status) {
+  Answer(request, ControlType::kRefused,
+         {{"code", Value(status.raw_code())}, {"message", Value(std::string(status.message()))}});
+}
+
+absl::Status NativeConnection::SendFrame(std::string packet) {
+  if (closed_ || failing_) return absl::UnavailableError("relay frame: the receiver's connection is closed");
+  if (queue_.empty()) {
+    const absl::StatusOr<bool> sent = socket_.TrySend(packet);
+    if (!sent.ok()) return sent.status();
+    if (*sent) return absl::OkStatus();
+  }
+  if (frame_bytes_ + packet.size() > limits_.frame_bytes_max) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("relay frame: relay_proc_queue_bytes_max=", limits_.frame_bytes_max,
+                     " reached, the receiver does not read"));
+  }
+  Enqueue(std::move(packet), {}, true);
+  return absl::OkStatus();
+}
+
+void NativeConnection::Enqueue(std::string bytes, absl::Span<const int> fds, bool is_frame) {
+  Queued queued{std::move(bytes), {}, is_frame};
+  for (const int fd : fds) {
+    ScopedFd borrowed(fd);
+    absl::StatusOr<ScopedFd> dup = borrowed.Dup();
+    borrowed.release();
+    if (!dup.ok()) return FailLater(dup.status());
+    queued.fds.push_back(*std::move(dup));
+  }
+  (is_frame ? frame_bytes_ : control_bytes_) += queued.bytes.size();
+  queue_.push_back(std::move(queued));
+  if (queue_.size() == 1) UpdateWatch();
+}
+
+void NativeConnection::Flush() {
+  const size_t frame_bytes_before = frame_bytes_;
+  while (!queue_.empty()) {
+    const Queued& front = queue_.front();
+    std::vector<int> fds;
+    for (const ScopedFd& fd : front.fds) fds.push_back(fd.get());
+    const absl::StatusOr<bool> sent = socket_.TrySend(front.bytes, fds);
+    if (sent.ok() && !*sent) break;
+    if (!sent.ok()) {
+      queue_.clear();
+      control_bytes_ = frame_bytes_ = 0;
+      if (!absl::IsUnavailable(sent.status())) return Fail(sent.status());
+      break;
+    }
+    (front.is_frame ? frame_bytes_ : control_bytes_) -= front.bytes.size();
+    queue_.pop_front();
+  }
+  if (queue_.empty()) UpdateWatch();
+  if (frame_bytes_ < frame_bytes_before) handler_->OnFramesSent(*this);
+}
+
+void NativeConnection::UpdateWatch() {
+  if (closed_) return;
+  const absl::Status updated =
+      loop_->UpdateWatch(socket_.fd(), EPOLLIN | (queue_.empty() ? 0u : uint32_t{EPOLLOUT}));
+  if (!updated.ok()) FailLater(updated);
+}
+
+void NativeConnection::FailLater(absl::Status why) {
+  if (closed_ || failing_) return;
+  failing_ = true;
+  loop_->Post([self = shared_from_this(), why = std::move(why)] { self->Fail(why); });
+}
+
+void NativeConnection::Fail(const absl::Status& why) {
+  if (closed_) return;
+  Close();
+  handler_->OnClosed(*this, why);
+}
+
+void NativeConnection::Close() {
+  if (closed_) return;
+  closed_ = true;
+  const std::shared_ptr<NativeConnection> self = shared_from_this();
+  loop_->Unwatch(socket_.fd());
+  queue_.clear();
+  socket_ = PacketSocket();
+}
+
+}  // namespace monarch

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/limits.h"
+#include "base/log.h"
+
+namespace monarch {
+
+// What the command line says, checked. Plain data.
+struct DaemonOptions {
+  std::string run_dir;      // "": only with is_private
+  bool is_private = false;  // goes away with the client at client_fd
+  int client_fd = -1;
+  std::string launcher_path;  // "": monarch-launcher beside this program
+  std::string log_path;       // "": private: <run-dir>/monarchd.log, else stderr
+  LogLevel log_level = LogLevel::kInfo;
+  uint32_t ring_links_max = 256;
+  Limits limits;
+
+  // Takes argv. An exit code in place of options: help or version were shown, or the error was told on
+  // stderr.
+  struct Parsed {
+    std::optional<int> exit_code;
+  };
+  static Parsed Parse(int argc, char** argv, DaemonOptions* options);
+};
+
+}  // namespace monarch

@@ -1,0 +1,87 @@
+#include "daemon/service/admin_service.h"
+
+#include <unistd.h>
+
+#include "base/version.h"
+#include "daemon/service/process_conversion.h"
+#include "daemon/service/unary_answer.h"
+#include "proto/id_conversion.h"
+
+namespace monarch {
+namespace {
+
+void FillStatus(const DaemonContext& context, const SessionManager& sessions, v1::GetStatusResponse* out) {
+  uint64_t actors = 0;
+  uint64_t procs_of_largest = 0;
+  for (const auto& [id, session] : sessions.sessions()) {
+    actors += session->actors().size();
+    procs_of_largest = std::max<uint64_t>(procs_of_largest, session->procs().workers());
+  }
+  out->set_host(ToProtoBytes(context.host));
+  out->set_host_name(context.host_name);
+  out->set_version(kVersion);
+  out->set_pid(getpid());
+  out->set_uptime_ms(absl::ToInt64Milliseconds(context.loop->Now() - context.started));
+  out->set_is_private(context.is_private);
+  out->set_sessions(static_cast<uint32_t>(sessions.sessions().size()));
+  out->set_procs(static_cast<uint32_t>(context.workers));
+  out->set_actors(static_cast<uint32_t>(actors));
+  for (const LimitEntry& entry : LimitTable(context.limits)) {
+    v1::LimitUse* limit = out->add_limits();
+    limit->set_name(std::string(entry.name));
+    limit->set_value(static_cast<uint64_t>(entry.value));
+    if (entry.name == "procs_per_host_max") limit->set_used(static_cast<uint64_t>(context.workers));
+    if (entry.name == "procs_per_session_max") limit->set_used(procs_of_largest);
+    if (entry.name == "sessions_per_host_max") limit->set_used(sessions.sessions().size());
+  }
+}
+
+void FillSession(const DaemonContext& context, const Session& session, v1::SessionInfo* out) {
+  out->set_session(session.id().ToHex());
+  out->set_name(session.name());
+  out->set_client_pid(session.client_pid());
+  out->set_uid(session.uid());
+  out->set_launcher_pid(session.launcher_pid());
+  out->set_age_ms(absl::ToInt64Milliseconds(context.loop->Now() - session.started()));
+  *out->mutable_client() = ToProto(session.client_address());
+  for (const auto& [proc, record] : session.procs().all()) {
+    if (!record.is_client) *out->add_procs() = ToProto(record.description);
+  }
+  for (const auto& [address, actor] : session.actors()) {
+    v1::ActorInfo* info = out->add_actors();
+    *info->mutable_address() = ToProto(address);
+    info->set_name(actor.name);
+    info->set_actor_class(actor.actor_class);
+    info->set_mesh(actor.mesh);
+    info->set_rank(actor.rank);
+    info->set_rank_label(actor.rank_label);
+    *info->mutable_owner() = ToProto(actor.owner);
+    info->set_state(actor.failed ? "failed" : "running");
+  }
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* context,
+                                                  const v1::GetStatusRequest*,
+                                                  v1::GetStatusResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  context_->loop->Post([this, response, answer = UnaryAnswer(reactor)]() mutable {
+    FillStatus(*context_, *sessions_, response);
+    answer.Finish(absl::OkStatus());
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* AdminService::GetTree(grpc::CallbackServerContext* context,
+                                                const v1::GetTreeRequest*, v1::GetTreeResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  context_->loop->Post([this, response, answer = UnaryAnswer(reactor)]() mutable {
+    for (const auto& [id, session] : sessions_->sessions())
+      FillSession(*context_, *session, response->add_sessions());
+    answer.Finish(absl::OkStatus());
+  });
+  return reactor;
+}
+
+}  // namespace monarch

@@ -1,0 +1,168 @@
+#include "daemon/service/process_conversion.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "message/large_body.h"
+#include "proto/failure_event_conversion.h"
+#include "proto/id_conversion.h"
+#include "proto/status_conversion.h"
+
+namespace monarch {
+namespace {
+
+constexpr size_t kBootBytesMax = 1024 * 1024;
+// Of a launch message beside its strings: the numbers, the label, the keys.
+constexpr size_t kLaunchOtherBytesMax = 256 * 1024;
+constexpr size_t kEntryHeadBytes = 5;
+constexpr size_t kRequestIdBytesMax = 128;
+constexpr size_t kMeshBytesMax = 256;
+constexpr int kResourceMax = 16;  // RLIM_NLIMITS
+// A peer refuses more than 8 KiB of metadata by default, in which the message and these details must find
+// room, the message percent-encoded.
+constexpr size_t kDetailBytesMax = 3 * 1024;
+constexpr size_t kMessageBytesMax = 1800;
+
+bool HasNul(const std::string& text) { return text.find('\0') != std::string::npos; }
+
+absl::Status Bad(const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat("spawn: ", what));
+}
+
+// A launch that no message can carry is refused before anything starts.
+absl::Status CheckLaunchBytes(const v1::ProcessSpec& in) {
+  size_t bytes = in.cwd().size() + in.boot().size();
+  for (const std::string& item : in.argv()) bytes += item.size() + kEntryHeadBytes;
+  for (const std::string& item : in.env()) bytes += item.size() + kEntryHeadBytes;
+  constexpr size_t kMax = kLargeBodyBytesMax - kLaunchOtherBytesMax;
+  if (bytes <= kMax) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("spawn: argv, env, cwd and boot take ", bytes, " bytes, launch_bytes_max=", kMax));
+}
+
+absl::StatusOr<ProcessSpec> SpecFromProto(const v1::ProcessSpec& in) {
+  ProcessSpec spec;
+  MONARCH_RETURN_IF_ERROR(CheckLaunchBytes(in));
+  if (in.argv().empty() || in.argv(0).empty()) return Bad("argv is empty");
+  for (const std::string& item : in.argv()) {
+    if (HasNul(item)) return Bad("an argument holds a zero byte");
+    spec.argv.push_back(item);
+  }
+  for (const std::string& item : in.env()) {
+    if (HasNul(item) || item.find('=') == std::string::npos || item[0] == '=')
+      return Bad("env has an entry that is not K=V");
+    spec.env.push_back(item);
+  }
+  if (HasNul(in.cwd())) return Bad("cwd holds a zero byte");
+  spec.cwd = in.cwd();
+  if (in.umask() > 0777) return Bad(absl::StrCat("umask ", in.umask(), " is beyond 0777"));
+  spec.umask = in.umask();
+  for (const v1::ResourceLimit& limit : in.limits()) {
+    if (limit.resource() < 0 || limit.resource() >= kResourceMax)
+      return Bad(absl::StrCat("no resource limit has number ", limit.resource()));
+    // The bit pattern: UINT64_MAX stands for unlimited on both sides.
+    spec.rlimits.push_back(
+        {limit.resource(), static_cast<int64_t>(limit.soft()), static_cast<int64_t>(limit.hard())});
+  }
+  for (const uint32_t cpu : in.cpus()) {
+    if (cpu >= CPU_SETSIZE) return Bad(absl::StrCat("cpu ", cpu, " is out of range"));
+    spec.cpus.push_back(cpu);
+  }
+  if (in.boot().size() > kBootBytesMax)
+    return Bad(absl::StrCat("boot has ", in.boot().size(), " bytes, at most ", kBootBytesMax));
+  spec.boot = in.boot();
+  return spec;
+}
+
+absl::StatusOr<Shape> ShapeFromProto(const v1::SpawnProcsRequest& in, const Limits& limits) {
+  if (in.labels_size() != in.sizes_size()) return Bad("as many labels as sizes are wanted");
+  if (in.sizes_size() > limits.mesh_dims_max) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("spawn: ", in.sizes_size(), " dimensions, mesh_dims_max=", limits.mesh_dims_max));
+  }
+  std::vector<size_t> sizes(in.sizes().begin(), in.sizes().end());
+  absl::StatusOr<NDSlice> slice = NDSlice::RowMajor(std::move(sizes));
+  if (!slice.ok()) return Bad(std::string(slice.status().message()));
+  return Shape::Create(std::vector<std::string>(in.labels().begin(), in.labels().end()), *std::move(slice));
+}
+
+}  // namespace
+
+absl::StatusOr<SpawnRequest> FromProto(const v1::SpawnProcsRequest& in, const Limits& limits) {
+  SpawnRequest out;
+  if (in.request_id().empty() || in.request_id().size() > kRequestIdBytesMax)
+    return Bad("request_id must have 1 to 128 bytes");
+  if (in.mesh().size() > kMeshBytesMax) return Bad("the mesh's name is longer than 256 bytes");
+  out.request_id = in.request_id();
+  out.mesh = in.mesh();
+  MONARCH_ASSIGN_OR_RETURN(out.shape, ShapeFromProto(in, limits));
+  if (in.rank_specs().empty()) {
+    MONARCH_ASSIGN_OR_RETURN(ProcessSpec spec, SpecFromProto(in.spec()));
+    out.specs.push_back(std::move(spec));
+  } else {
+    if (static_cast<size_t>(in.rank_specs_size()) != out.shape.size()) {
+      return Bad(absl::StrCat(in.rank_specs_size(), " rank_specs for ", out.shape.size(), " processes"));
+    }
+    for (const v1::ProcessSpec& rank : in.rank_specs()) {
+      MONARCH_ASSIGN_OR_RETURN(ProcessSpec spec, SpecFromProto(rank));
+      out.specs.push_back(std::move(spec));
+    }
+  }
+  if (in.has_owner()) {
+    MONARCH_ASSIGN_OR_RETURN(out.owner, FromProto(in.owner()));
+  }
+  out.phase_timeout = absl::Milliseconds(in.phase_timeout_ms());
+  return out;
+}
+
+absl::StatusOr<std::vector<ProcAddress>> FromProto(
+    const google::protobuf::RepeatedPtrField<v1::ProcAddress>& procs) {
+  std::vector<ProcAddress> out;
+  for (const v1::ProcAddress& proc : procs) {
+    MONARCH_ASSIGN_OR_RETURN(const ProcAddress address, FromProto(proc));
+    out.push_back(address);
+  }
+  return out;
+}
+
+v1::ProcInfo ToProto(const ProcDescription& proc) {
+  v1::ProcInfo out;
+  *out.mutable_address() = ToProto(proc.address);
+  out.set_rank(proc.rank);
+  out.set_pid(proc.pid);
+  out.set_mesh(proc.mesh);
+  out.set_phase(ProcPhaseName(proc.phase));
+  out.set_rank_label(proc.rank_label);
+  return out;
+}
+
+absl::Status ToStatus(const RequestError& error) {
+  if (error.status.ok()) return absl::OkStatus();
+  absl::Status status(error.status.code(), std::string(error.status.message()).substr(0, kMessageBytesMax));
+  if (error.limit.empty() && error.failures.empty()) return status;
+  v1::ErrorDetail detail;
+  detail.set_limit(error.limit);
+  detail.set_limit_value(error.limit_value);
+  detail.set_asked(error.asked);
+  for (const FailureEvent& failure : error.failures) {
+    v1::FailureEvent* added = detail.add_failures();
+    *added = ToProto(failure);
+    const size_t before = detail.ByteSizeLong() - failure.stderr_tail.size();
+    if (before > kDetailBytesMax) {
+      detail.mutable_failures()->RemoveLast();
+      break;
+    }
+    const size_t room = kDetailBytesMax - before;
+    if (failure.stderr_tail.size() > room) {
+      added->set_stderr_tail(failure.stderr_tail.substr(failure.stderr_tail.size() - room));
+    }
+  }
+  SetErrorDetail(detail, &status);
+  return status;
+}
+
+}  // namespace monarch

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "base/limits.h"
+#include "daemon/process_types.h"
+#include "proto/monarch/v1/process.pb.h"
+
+namespace monarch {
+
+// Between the control plane's messages and the daemon's types. Input is hostile: InvalidArgument names the
+// field.
+absl::StatusOr<SpawnRequest> FromProto(const v1::SpawnProcsRequest& request, const Limits& limits);
+absl::StatusOr<std::vector<ProcAddress>> FromProto(
+    const google::protobuf::RepeatedPtrField<v1::ProcAddress>& procs);
+v1::ProcInfo ToProto(const ProcDescription& proc);
+// With the limit and the failures attached, as far as they fit the bounded trailer of an answer.
+absl::Status ToStatus(const RequestError& error);
+
+}  // namespace monarch

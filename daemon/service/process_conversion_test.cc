@@ -1,0 +1,43 @@
+#include "daemon/service/process_conversion.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "base/limits.h"
+
+namespace monarch {
+namespace {
+
+v1::SpawnProcsRequest Request() {
+  v1::SpawnProcsRequest request;
+  request.set_request_id("id");
+  request.mutable_spec()->add_argv("program");
+  return request;
+}
+
+TEST_CASE("SpawnTakesBytesThatAreNoText") {
+  v1::SpawnProcsRequest request = Request();
+  request.mutable_spec()->add_argv("\xff");
+  request.mutable_spec()->add_env("LATIN=\xe4");
+  request.mutable_spec()->set_cwd("/\xf6");
+  v1::SpawnProcsRequest travelled;
+  REQUIRE(travelled.ParseFromString(request.SerializeAsString()));
+  const absl::StatusOr<SpawnRequest> parsed = FromProto(travelled, Limits());
+  REQUIRE(parsed.ok());
+  CHECK(parsed->specs[0].argv[1] == "\xff");
+  CHECK(parsed->specs[0].env[0] == "LATIN=\xe4");
+  CHECK(parsed->specs[0].cwd == "/\xf6");
+}
+
+TEST_CASE("SpawnNamesTheLimitOfALaunch") {
+  v1::SpawnProcsRequest request = Request();
+  request.mutable_spec()->add_env("LARGE=" + std::string(3 << 20, 'x'));
+  CHECK(FromProto(request, Limits()).ok());
+  request.mutable_spec()->add_env("MORE=" + std::string(1 << 20, 'x'));
+  const absl::Status status = FromProto(request, Limits()).status();
+  CHECK(absl::IsResourceExhausted(status));
+  CHECK(std::string(status.message()).find("launch_bytes_max=3932160") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace monarch

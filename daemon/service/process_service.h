@@ -1,0 +1,40 @@
+#pragma once
+
+#include "daemon/daemon_context.h"
+#include "daemon/peer_registry.h"
+#include "daemon/session_manager.h"
+#include "proto/monarch/v1/process.grpc.pb.h"
+
+namespace monarch {
+
+// Validates and translates; the sessions on the control loop do the work and answer.
+// Threading: thread-safe (handlers run on gRPC's threads, answers come from the loop).
+class ProcessService final : public v1::ProcessService::CallbackService {
+ public:
+  // All outlive the service.
+  ProcessService(DaemonContext* context, SessionManager* sessions, const PeerRegistry* peers)
+      : context_(context), sessions_(sessions), peers_(peers) {}
+
+  grpc::ServerUnaryReactor* SpawnProcs(grpc::CallbackServerContext* context,
+                                       const v1::SpawnProcsRequest* request,
+                                       v1::SpawnProcsResponse* response) override;
+  grpc::ServerUnaryReactor* StopProcs(grpc::CallbackServerContext* context,
+                                      const v1::StopProcsRequest* request,
+                                      v1::StopProcsResponse* response) override;
+  grpc::ServerUnaryReactor* SignalProcs(grpc::CallbackServerContext* context,
+                                        const v1::SignalProcsRequest* request,
+                                        v1::SignalProcsResponse* response) override;
+  grpc::ServerUnaryReactor* ListProcs(grpc::CallbackServerContext* context,
+                                      const v1::ListProcsRequest* request,
+                                      v1::ListProcsResponse* response) override;
+
+ private:
+  // PermissionDenied: the connection belongs to no session, so it may only list.
+  absl::StatusOr<ControlPeer> SessionPeer(const grpc::CallbackServerContext& context) const;
+
+  DaemonContext* const context_;
+  SessionManager* const sessions_;
+  const PeerRegistry* const peers_;
+};
+
+}  // namespace monarch

@@ -1,0 +1,386 @@
+#include "daemon/session.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "base/version.h"
+#include "daemon/protocol.h"
+#include "daemon/shared_fds.h"
+#include "message/memfd.h"
+#include "message/ring.h"
+
+namespace monarch {
+namespace {
+
+constexpr size_t kTombstonesMax = 4096;
+// Failed actors stay in the listing while their process lives, so that it tells why calls fail; the latest
+// ones.
+constexpr size_t kFailedActorsMax = 256;
+// Names and labels that a process chooses, kept for listings.
+constexpr size_t kNameBytesMax = 1024;
+
+std::string BoundedText(const Value& value) {
+  std::string text = value.AsString().value_or("");
+  if (text.size() > kNameBytesMax) text.resize(kNameBytesMax);
+  return text;
+}
+
+}  // namespace
+
+Session::Session(DaemonContext* context, Client client, OpenControl open_control,
+                 absl::AnyInvocable<void(Session*)> gone)
+    : context_(context),
+      id_(SessionId::Random()),
+      started_(context->loop->Now()),
+      client_address_{context->host, context->next_proc++, 1},
+      alive_(std::make_shared<bool>(true)),
+      client_(std::move(client)),
+      open_control_(std::move(open_control)),
+      gone_(std::move(gone)),
+      procs_(kTombstonesMax),
+      introducer_(context->ring_links_max),
+      pauses_(static_cast<size_t>(context->limits.relay_pause_bytes)),
+      spawner_(this, absl::Milliseconds(context->limits.spawn_phase_ms)),
+      stopper_(this) {
+  ProcRecord record;
+  record.description.address = client_address_;
+  record.description.pid = client_.pid;
+  record.description.phase = ProcPhase::kReady;
+  record.is_client = true;
+  record.connection = client_.connection;
+  record.shared = std::move(client_.shared);
+  client_.connection->proc = client_address_.proc;
+  client_.connection->SetHandler(this);
+  const ProcRecord& added = procs_.Add(std::move(record));
+  LogInfo("daemon", "session started")
+      .With("session", id_.ToHex())
+      .With("client_pid", client_.pid)
+      .With("uid", client_.uid)
+      .With("name", client_.name);
+  context_->events->Add(id_.ToHex(), "session_started");
+  Welcome(added, client_.hello_request);
+  if (!client_.pidfd.valid()) {
+    End("its client has ended");
+    return;
+  }
+  const absl::Status watched = context_->loop->WatchFd(client_.pidfd.get(), EPOLLIN, [this](uint32_t) {
+    context_->loop->Unwatch(client_.pidfd.get());
+    End("its client has ended");
+  });
+  if (!watched.ok()) End(std::string(watched.message()));
+}
+
+Session::~Session() {
+  for (auto& [proc, record] : procs_.all()) {
+    if (record.connection) record.connection->Close();
+  }
+  if (client_.pidfd.valid()) context_->loop->Unwatch(client_.pidfd.get());
+  if (timer_ != 0) context_->loop->Cancel(timer_);
+}
+
+void Session::Welcome(const ProcRecord& record, uint32_t request) {
+  record.connection->Answer(request, ControlType::kWelcome,
+                            {{"session", ToValue(id_)},
+                             {"self", ToValue(record.description.address)},
+                             {"version", Value(kVersion)},
+                             {"host_name", Value(context_->host_name)},
+                             {"run_dir", Value(context_->run_dir)},
+                             {"ring_links_max", Value(context_->ring_links_max)}});
+}
+
+absl::Status Session::OnPacket(NativeConnection& connection, Packet packet) {
+  ProcRecord* record = procs_.Find(connection.proc);
+  if (record == nullptr) return absl::InvalidArgumentError("packet of a process that is gone");
+  if (IsFramePacket(packet.bytes)) return OnFrame(*record, std::move(packet.bytes));
+  MONARCH_ASSIGN_OR_RETURN(const ControlMessage message, DecodeControl(packet.bytes));
+  const absl::Status handled = record->introduced() ? OnControl(*record, message, std::move(packet.fds))
+                                                    : OnWorkerHello(*record, message, std::move(packet.fds));
+  Rearm();
+  return handled;
+}
+
+void Session::OnClosed(NativeConnection& connection, const absl::Status& why) {
+  ProcRecord* record = procs_.Find(connection.proc);
+  if (record == nullptr) return;
+  record->connection.reset();
+  // Their frames come back undelivered from now on.
+  ResumeSenders(*record, 0);
+  // An end alone says nothing about the process: the kernel tells of its death.
+  if (absl::IsUnavailable(why)) return;
+  LogWarning("daemon", "connection of a process closed")
+      .With("session", id_.ToHex())
+      .With("proc", connection.proc)
+      .With("pid", record->description.pid)
+      .With("error", std::string(why.message()));
+}
+
+absl::Status Session::OnWorkerHello(ProcRecord& record, const ControlMessage& message,
+                                    std::vector<ScopedFd> fds) {
+  if (message.type != ControlType::kHello)
+    return absl::InvalidArgumentError("the first message is not a hello");
+  absl::Status refusal = CheckHello(message.body, "worker");
+  if (refusal.ok()) {
+    const absl::StatusOr<Id128> token = Id128FromValue(message.body["token"]);
+    if (!token.ok() || record.token.is_zero() || *token != record.token) {
+      refusal = absl::UnauthenticatedError("hello: wrong start token");
+    }
+  }
+  if (refusal.ok()) {
+    absl::StatusOr<SharedFds> shared = TakeSharedFds(&fds);
+    refusal = shared.status();
+    if (shared.ok()) record.shared = *std::move(shared);
+  }
+  if (!refusal.ok()) {
+    record.connection->Refuse(message.request, refusal);
+    return refusal;
+  }
+  record.token = StartToken();
+  record.description.phase = std::max(record.description.phase, ProcPhase::kConnected);
+  Welcome(record, message.request);
+  spawner_.OnConnected(record, context_->loop->Now());
+  AnswerWaiting(record);
+  return absl::OkStatus();
+}
+
+absl::Status Session::OnControl(ProcRecord& record, const ControlMessage& message,
+                                std::vector<ScopedFd> fds) {
+  switch (message.type) {
+    case ControlType::kReady:
+      if (record.is_client) break;
+      if (record.description.phase < ProcPhase::kReady) {
+        record.description.phase = ProcPhase::kReady;
+        FailureEvent who = BaseEvent(record);
+        context_->events->Add(id_.ToHex(), "proc_ready", std::move(who));
+        spawner_.OnReady(record, context_->loop->Now());
+      }
+      return absl::OkStatus();
+    case ControlType::kOpenControl: {
+      if (fds.size() != 1) return absl::InvalidArgumentError("open control: wanted one fd");
+      const absl::Status opened =
+          open_control_(std::move(fds[0]), id_, record.description.address, client_.uid);
+      if (opened.ok()) {
+        record.connection->Answer(message.request, ControlType::kOk);
+      } else {
+        record.connection->Refuse(message.request, opened);
+      }
+      return absl::OkStatus();
+    }
+    case ControlType::kConnect:
+      return OnConnect(record, message);
+    case ControlType::kActorUp:
+      return OnActorUp(record, message.body);
+    case ControlType::kActorDown:
+      return OnActorDown(record, message.body);
+    case ControlType::kGoodbye:
+      if (!record.is_client) break;
+      goodbye_ = message.request;
+      End("its client said goodbye");
+      return absl::OkStatus();
+    default:
+      break;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("unexpected message type ", static_cast<int>(message.type)));
+}
+
+absl::Status Session::OnConnect(ProcRecord& record, const ControlMessage& message) {
+  MONARCH_ASSIGN_OR_RETURN(const ProcAddress address, ProcAddressFromValue(message.body["peer"]));
+  if (address == record.description.address) {
+    record.connection->Refuse(message.request,
+                              absl::InvalidArgumentError("connect: that is the asker itself"));
+    return absl::OkStatus();
+  }
+  ProcRecord* peer = procs_.Find(address);
+  if (peer == nullptr || !peer->alive()) {
+    SendUnreachable(record, message.request, address);
+  } else if (!peer->introduced()) {
+    return WaitFor(*peer, record, message.request);
+  } else {
+    Introduce(record, message.request, *peer);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Session::WaitFor(const ProcRecord& peer, ProcRecord& asker, uint32_t request) {
+  const uint64_t proc = asker.description.address.proc;
+  const auto [begin, end] = waiting_.equal_range(peer.description.address.proc);
+  // One answer serves all; else a process could fill the table.
+  if (std::any_of(begin, end, [&](const auto& entry) { return entry.second.first == proc; })) {
+    if (request != 0)
+      asker.connection->Refuse(request, absl::AlreadyExistsError("connect: asked for before"));
+    return absl::OkStatus();
+  }
+  waiting_.emplace(peer.description.address.proc, std::make_pair(proc, request));
+  return absl::OkStatus();
+}
+
+void Session::SendUnreachable(ProcRecord& to, uint32_t request, const ProcAddress& peer) {
+  FailureEvent event;
+  if (const FailureEvent* end = procs_.EndOf(peer)) {
+    event = *end;
+  } else {
+    event.kind = FailureKind::kUnreachable;
+    event.actor = ActorAddress{peer, kAgentActor};
+    event.host_name = context_->host_name;
+    event.reason = "no such process in this session";
+  }
+  to.connection->Answer(request, ControlType::kUnreachable,
+                        {{"peer", ToValue(peer)}, {"event", ToValue(event)}});
+}
+
+void Session::Introduce(ProcRecord& asker, uint32_t request, ProcRecord& peer) {
+  if (!asker.connection) return;
+  const auto how = introducer_.Introduce(asker.description.address.proc, peer.description.address.proc);
+  if (!how.is_new) {
+    // Both asked at the same time, or one asked twice: the introduction is on its way already.
+    if (request != 0)
+      asker.connection->Answer(request, ControlType::kOk, {{"peer", ToValue(peer.description.address)}});
+    return;
+  }
+  ScopedFd ring;
+  Introducer::Introduction means = how;
+  if (means.ring) {
+    absl::StatusOr<ScopedFd> made = CreateSealedMemfd("monarch-ring", kRingMemfdBytes);
+    if (made.ok()) {
+      ring = *std::move(made);
+    } else {
+      // Slower, but they can talk. The pair's bits stay taken until one of them ends.
+      LogError("daemon", "no ring, frames are relayed").With("error", made.status().ToString());
+      means.ring = false;
+    }
+  }
+  SendIntroduction(asker, request, peer, means, true, 0, ring.get());
+  SendIntroduction(peer, 0, asker, means, false, 1, ring.get());
+}
+
+void Session::SendIntroduction(ProcRecord& to, uint32_t request, const ProcRecord& peer,
+                               const Introducer::Introduction& how, bool to_is_a, int side, int ring_fd) {
+  if (!to.connection) return;
+  std::vector<int> fds = {peer.shared.doorbell.get(), peer.shared.bell.get(), peer.shared.segment.get()};
+  if (how.ring) fds.push_back(ring_fd);
+  to.connection->Answer(request, ControlType::kIntroduce,
+                        {{"peer", ToValue(peer.description.address)},
+                         {"mode", Value(how.ring ? "ring" : "relay")},
+                         {"side", Value(side)},
+                         {"peer_bit", Value(to_is_a ? how.bit_in_b : how.bit_in_a)},
+                         {"local_bit", Value(to_is_a ? how.bit_in_a : how.bit_in_b)}},
+                        fds);
+}
+
+void Session::AnswerWaiting(ProcRecord& peer) {
+  const auto [begin, end] = waiting_.equal_range(peer.description.address.proc);
+  std::vector<std::pair<uint64_t, uint32_t>> askers;
+  for (auto it = begin; it != end; ++it) askers.push_back(it->second);
+  waiting_.erase(begin, end);
+  for (const auto& [asker, request] : askers) {
+    ProcRecord* record = procs_.Find(asker);
+    if (record == nullptr || !record->alive() || !record->connection) continue;
+    if (peer.alive()) {
+      Introduce(*record, request, peer);
+    } else {
+      SendUnreachable(*record, request, peer.description.address);
+    }
+  }
+}
+
+absl::Status Session::OnActorUp(ProcRecord& record, const Value& body) {
+  MONARCH_ASSIGN_OR_RETURN(const int64_t actor, body["actor"].AsInt());
+  MONARCH_ASSIGN_OR_RETURN(const int64_t rank, body["rank"].AsInt());
+  ActorRecord entry;
+  entry.address = ActorAddress{record.description.address, static_cast<uint64_t>(actor)};
+  if (!body["owner"].is_nil()) {
+    MONARCH_ASSIGN_OR_RETURN(entry.owner, ActorAddressFromValue(body["owner"]));
+  }
+  entry.name = BoundedText(body["name"]);
+  entry.actor_class = BoundedText(body["class"]);
+  entry.mesh = BoundedText(body["mesh"]);
+  entry.rank = static_cast<uint32_t>(rank);
+  entry.rank_label = BoundedText(body["rank_label"]);
+  const auto known = actors_.find(entry.address);
+  if (known != actors_.end()) {
+    known->second = std::move(entry);
+    return absl::OkStatus();
+  }
+  // Only the listing is incomplete then; the process has a limit of its own.
+  if (record.actors_up >= context_->limits.actors_per_proc_max) return absl::OkStatus();
+  ++record.actors_up;
+  actors_.emplace(entry.address, std::move(entry));
+  return absl::OkStatus();
+}
+
+void Session::ListFailed(ActorRecord* actor) {
+  actor->failed = true;
+  failed_actors_.push_back(actor->address);
+  if (failed_actors_.size() <= kFailedActorsMax) return;
+  const auto oldest = actors_.find(failed_actors_.front());
+  failed_actors_.pop_front();
+  // Its process may have ended, and taken it out of the list.
+  if (oldest == actors_.end() || !oldest->second.failed) return;
+  if (ProcRecord* record = procs_.Find(oldest->first.proc)) --record->actors_up;
+  actors_.erase(oldest);
+}
+
+absl::Status Session::OnActorDown(ProcRecord& record, const Value& body) {
+  MONARCH_ASSIGN_OR_RETURN(const int64_t actor, body["actor"].AsInt());
+  const auto found = actors_.find(ActorAddress{record.description.address, static_cast<uint64_t>(actor)});
+  FailureEvent event;
+  event.kind = FailureKind::kStopped;
+  if (!body["event"].is_nil()) {
+    MONARCH_ASSIGN_OR_RETURN(event, FailureEventFromValue(body["event"]));
+  }
+  if (event.is_stop()) {
+    if (found == actors_.end()) return absl::OkStatus();
+    actors_.erase(found);
+    --record.actors_up;
+    return absl::OkStatus();
+  }
+  if (found != actors_.end() && !found->second.failed) ListFailed(&found->second);
+  context_->events->Add(id_.ToHex(), "actor_failed", std::move(event));
+  return absl::OkStatus();
+}
+
+absl::Status Session::OnFrame(ProcRecord& record, std::string packet) {
+  MONARCH_ASSIGN_OR_RETURN(const FrameHeader header,
+                           CheckRelayedFrame(packet, id_, record.description.address));
+  if (!record.introduced()) return absl::InvalidArgumentError("a frame before the hello");
+  ProcRecord* receiver = procs_.Find(header.receiver.proc);
+  absl::Status delivered = absl::UnavailableError("relay frame: the receiver is gone");
+  if (receiver != nullptr && receiver->alive() && receiver->connection && receiver->introduced()) {
+    delivered = receiver->connection->SendFrame(packet);
+    // Also when it was refused: what comes next would be, too.
+    const uint64_t sender = record.description.address.proc;
+    if (record.connection &&
+        pauses_.OnFrame(receiver->description.address.proc, sender, receiver->connection->frame_bytes())) {
+      record.connection->Answer(0, ControlType::kRelayPause, {{"peer", ToValue(header.receiver.proc)}});
+    }
+  }
+  if (!delivered.ok() && record.connection) record.connection->Send(UndeliveredMessage(packet, delivered));
+  return absl::OkStatus();
+}
+
+void Session::OnFramesSent(NativeConnection& connection) {
+  const ProcRecord* receiver = procs_.Find(connection.proc);
+  if (receiver != nullptr) ResumeSenders(*receiver, connection.frame_bytes());
+}
+
+void Session::ResumeSenders(const ProcRecord& receiver, size_t waiting_bytes) {
+  const ProcAddress& address = receiver.description.address;
+  for (const uint64_t proc : pauses_.OnSent(address.proc, waiting_bytes)) {
+    const ProcRecord* sender = procs_.Find(proc);
+    if (sender == nullptr || !sender->connection) continue;
+    sender->connection->Answer(0, ControlType::kRelayResume, {{"peer", ToValue(address)}});
+  }
+}
+
+void Session::Broadcast(ControlType type, const ProcAddress& peer, const FailureEvent& event) {
+  const ControlMessage message{type, 0, Value::Map{{"peer", ToValue(peer)}, {"event", ToValue(event)}}};
+  for (auto& [proc, record] : procs_.all()) {
+    if (record.alive() && record.introduced() && record.connection) record.connection->Send(message);
+  }
+}
+
+}  // namespace monarch

@@ -1,0 +1,167 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "base/ids.h"
+#include "base/scoped_fd.h"
+#include "daemon/daemon_context.h"
+#include "daemon/introducer.h"
+#include "daemon/launcher_link.h"
+#include "daemon/native_connection.h"
+#include "daemon/proc_table.h"
+#include "daemon/relay.h"
+#include "daemon/spawner.h"
+#include "daemon/stopper.h"
+
+namespace monarch {
+
+struct ActorRecord {
+  ActorAddress address;
+  std::string name;
+  std::string actor_class;
+  std::string mesh;
+  uint32_t rank = 0;
+  std::string rank_label;
+  ActorAddress owner;
+  bool failed = false;
+};
+
+// Everything one client owns on this host: its processes, their introductions, launches, stops and deaths.
+// It ends with its client's process (the pidfd's word; an end of the socket alone means nothing, since a
+// forked child may hold it, and it may be held by one), or by goodbye. INV-session-alone: nothing of one
+// session reaches another: peers, frames and control requests are looked up here. Threading: confined to the
+// control loop.
+class Session : public NativeConnection::Handler,
+                public LauncherLink::Events,
+                public Spawner::Host,
+                public Stopper::Host {
+ public:
+  struct Client {
+    uid_t uid = 0;
+    pid_t pid = 0;
+    std::string name;
+    ScopedFd pidfd;  // invalid: it was dead already
+    SharedFds shared;
+    ScopedFd out;
+    ScopedFd err;
+    std::shared_ptr<NativeConnection>
+        connection;  // its hello has been read, the welcome is the session's to send
+    uint32_t hello_request = 0;
+  };
+  using OpenControl = absl::AnyInvocable<absl::Status(ScopedFd socket, const SessionId&,
+                                                      const ProcAddress& asker, uid_t uid)>;
+
+  // `open_control` serves the control plane on a socket. `gone` comes once, posted: nothing of the session is
+  // left.
+  Session(DaemonContext* context, Client client, OpenControl open_control,
+          absl::AnyInvocable<void(Session*)> gone);
+  ~Session() override;
+
+  // --- requests of the control plane ---
+  void Spawn(SpawnRequest request, const ProcAddress& asker, Spawner::Reply reply);
+  void Stop(const StopRequest& request, Stopper::Reply reply);
+  absl::Status Signal(const std::vector<ProcAddress>& procs, int signal);
+  // Ends everything; idempotent.
+  void End(const std::string& reason);
+
+  // --- for listings ---
+  const SessionId& id() const { return id_; }
+  uid_t uid() const { return client_.uid; }
+  pid_t client_pid() const { return client_.pid; }
+  const std::string& name() const { return client_.name; }
+  absl::Duration started() const { return started_; }
+  // Of its workers' output; there once it has spawned.
+  std::string log_path() const;
+  pid_t launcher_pid() const { return launcher_ ? launcher_->pid() : 0; }
+  const ProcTable& procs() const { return procs_; }
+  const ProcAddress& client_address() const { return client_address_; }
+  const std::map<ActorAddress, ActorRecord>& actors() const { return actors_; }
+
+ private:
+  enum class State { kRunning, kEnding, kSweeping, kGone };
+
+  // NativeConnection::Handler
+  absl::Status OnPacket(NativeConnection& connection, Packet packet) override;
+  void OnClosed(NativeConnection& connection, const absl::Status& why) override;
+  void OnFramesSent(NativeConnection& connection) override;
+  // LauncherLink::Events
+  void OnLaunched(uint64_t proc, int64_t pid) override;
+  void OnLaunchFailed(uint64_t proc, const std::string& step, const std::string& message) override;
+  void OnDying(uint64_t proc, const ProcExit& exit) override;
+  void OnExited(uint64_t proc, const ProcExit& exit) override;
+  void OnLauncherGone() override;
+  // Spawner::Host
+  absl::StatusOr<ProcDescription> StartProc(const SpawnRequest& request, size_t index) override;
+  void KillProc(uint64_t proc) override;
+  // Stopper::Host
+  void SendStop(ProcRecord& record, absl::Duration grace) override;
+  void SendSignal(ProcRecord& record, int signal) override;
+
+  absl::Status OnControl(ProcRecord& record, const ControlMessage& message, std::vector<ScopedFd> fds);
+  absl::Status OnWorkerHello(ProcRecord& record, const ControlMessage& message, std::vector<ScopedFd> fds);
+  void Welcome(const ProcRecord& record, uint32_t request);
+  absl::Status OnConnect(ProcRecord& record, const ControlMessage& message);
+  absl::Status WaitFor(const ProcRecord& peer, ProcRecord& asker, uint32_t request);
+  void Introduce(ProcRecord& asker, uint32_t request, ProcRecord& peer);
+  void SendIntroduction(ProcRecord& to, uint32_t request, const ProcRecord& peer,
+                        const Introducer::Introduction& how, bool to_is_a, int side, int ring_fd);
+  void SendUnreachable(ProcRecord& to, uint32_t request, const ProcAddress& peer);
+  void AnswerWaiting(ProcRecord& peer);
+  absl::Status OnActorUp(ProcRecord& record, const Value& body);
+  void ListFailed(ActorRecord* actor);
+  absl::Status OnActorDown(ProcRecord& record, const Value& body);
+  absl::Status OnFrame(ProcRecord& record, std::string packet);
+  void ResumeSenders(const ProcRecord& receiver, size_t waiting_bytes);
+
+  absl::Status RoomFor(int64_t procs, RequestError* error) const;
+  absl::Status EnsureLauncher();
+  FailureEvent BaseEvent(const ProcRecord& record) const;
+  void FillEnd(const ProcRecord& record, const ProcExit& exit, FailureEvent* event) const;
+  void Die(uint64_t proc, const ProcExit& exit);
+  void Bury(uint64_t proc, const FailureEvent& event);
+  void OwnerDied(const ProcAddress& owner, const std::string& what);
+  void Broadcast(ControlType type, const ProcAddress& peer, const FailureEvent& event);
+  void Rearm();
+  void OnTimer();
+  void AfterSweep();
+  void FinishEnd();
+
+  // Constant after construction.
+  DaemonContext* const context_;
+  const SessionId id_;
+  const absl::Duration started_;
+  const ProcAddress client_address_;
+  const std::shared_ptr<bool> alive_;
+
+  // Confined to the loop.
+  Client client_;
+  OpenControl open_control_;
+  absl::AnyInvocable<void(Session*)> gone_;
+  State state_ = State::kRunning;
+  std::string end_reason_;
+  std::optional<uint32_t> goodbye_;
+  bool sweeping_ = false;
+  std::vector<absl::AnyInvocable<void()>> after_sweep_;
+  ProcTable procs_;
+  Introducer introducer_;
+  RelayPauses pauses_;
+  std::multimap<uint64_t, std::pair<uint64_t, uint32_t>> waiting_;  // peer -> (asker, request)
+  std::map<ActorAddress, ActorRecord> actors_;
+  std::deque<ActorAddress> failed_actors_;
+  std::unique_ptr<LauncherLink> launcher_;
+  Spawner spawner_;
+  Stopper stopper_;
+  EventLoop::TimerId timer_ = 0;
+};
+
+}  // namespace monarch

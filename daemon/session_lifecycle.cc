@@ -1,0 +1,409 @@
+// Session: launches, deaths and the end.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/errno_status.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "daemon/session.h"
+
+namespace monarch {
+namespace {
+
+// The launcher could read no cause: the reaped status may follow, and it decides between a stop and a
+// failure.
+constexpr absl::Duration kUnknownCauseWait = absl::Milliseconds(50);
+// A process whose life-line broke is gone for its peers; one that does not end then is made to.
+constexpr absl::Duration kDyingMax = absl::Seconds(2);
+constexpr int64_t kWorkerLogBytesMax = int64_t{64} << 20;
+
+int64_t NowUnixMs() { return absl::ToUnixMillis(WallTime()); }
+
+}  // namespace
+
+absl::Status Session::RoomFor(int64_t procs, RequestError* error) const {
+  const struct {
+    const char* name;
+    int64_t max;
+    int64_t used;
+  } limits[] = {
+      {"procs_per_session_max", context_->limits.procs_per_session_max,
+       static_cast<int64_t>(procs_.workers())},
+      {"procs_per_host_max", context_->limits.procs_per_host_max, context_->workers},
+  };
+  for (const auto& limit : limits) {
+    if (procs <= limit.max - limit.used) continue;
+    error->limit = limit.name;
+    error->limit_value = static_cast<uint64_t>(limit.max);
+    error->asked = static_cast<uint64_t>(procs);
+    return absl::ResourceExhaustedError(absl::StrCat("spawn of ", procs, " processes: ", limit.name, "=",
+                                                     limit.max, ", of which ", limit.used, " are in use"));
+  }
+  return absl::OkStatus();
+}
+
+void Session::Spawn(SpawnRequest request, const ProcAddress& asker, Spawner::Reply reply) {
+  SpawnResult refused;
+  const ProcAddress owner = request.owner.proc.proc == 0 ? asker : request.owner.proc;
+  request.owner.proc = owner;
+  const ProcRecord* owner_record = procs_.Find(owner);
+  if (state_ != State::kRunning) {
+    refused.error.status =
+        absl::FailedPreconditionError(absl::StrCat("spawn: the session is ending, ", end_reason_));
+  } else if (owner_record == nullptr || !owner_record->alive()) {
+    refused.error.status =
+        absl::FailedPreconditionError("spawn: the owner is no living process of this session");
+  } else if (!spawner_.Knows(request.request_id)) {
+    refused.error.status = RoomFor(static_cast<int64_t>(request.shape.size()), &refused.error);
+  }
+  if (!refused.error.status.ok()) return reply(refused);
+  if (sweeping_) {
+    // What the sweep looks for is what new processes would carry.
+    after_sweep_.push_back([this, request = std::move(request), asker, reply = std::move(reply)]() mutable {
+      Spawn(std::move(request), asker, std::move(reply));
+    });
+    return;
+  }
+  if (!spawner_.Knows(request.request_id)) {
+    refused.error.status = EnsureLauncher();
+    if (!refused.error.status.ok()) return reply(refused);
+  }
+  spawner_.Spawn(std::move(request), context_->loop->Now(), std::move(reply));
+  Rearm();
+}
+
+absl::Status Session::EnsureLauncher() {
+  if (launcher_) return absl::OkStatus();
+  MONARCH_ASSIGN_OR_RETURN(StartedLauncher process, context_->launchers->Start(id_));
+  context_->sweeper->AddKnownChild(process.pid);
+  LogInfo("daemon", "launcher started").With("session", id_.ToHex()).With("pid", process.pid);
+  launcher_ = std::make_unique<LauncherLink>(context_->loop, std::move(process), id_, this);
+  launcher_->Setup(client_.pid, log_path(), kWorkerLogBytesMax, client_.pidfd.get(), client_.out.get(),
+                   client_.err.get());
+  return absl::OkStatus();
+}
+
+std::string Session::log_path() const {
+  return absl::StrCat(context_->run_dir, "/workers-", id_.ToHex().substr(0, 8), ".log");
+}
+
+absl::StatusOr<ProcDescription> Session::StartProc(const SpawnRequest& request, size_t index) {
+  const ProcessSpec& spec = request.specs.size() == 1 ? request.specs[0] : request.specs[index];
+  MONARCH_ASSIGN_OR_RETURN(auto sockets, PacketSocket::Pair());
+  ProcRecord record;
+  record.description.address = ProcAddress{context_->host, context_->next_proc++, 1};
+  record.description.rank = static_cast<uint32_t>(index);
+  record.description.mesh = request.mesh;
+  record.description.rank_label = request.shape.PointLabel(index);
+  record.owner = request.owner;
+  record.token = StartToken::Random();
+  record.spawn_id = request.request_id;
+  record.spawn_index = index;
+  // The mark is the daemon's to set: leftovers are found by it.
+  std::vector<std::string> env;
+  for (const std::string& entry : spec.env) {
+    if (!absl::StartsWith(entry, Sweeper::kMark)) env.push_back(entry);
+  }
+  env.push_back(absl::StrCat(Sweeper::kMark, id_.ToHex()));
+  std::string label = request.mesh;
+  if (request.shape.size() > 1) absl::StrAppend(&label, "[", index, "]");
+  const absl::Status launched =
+      launcher_->Launch(record.description.address, spec, env, record.token, label, sockets.second.fd());
+  if (!launched.ok()) {
+    return absl::Status(launched.code(),
+                        absl::StrCat("argv, env and boot are too large: ", std::string(launched.message())));
+  }
+  record.connection =
+      NativeConnection::Start(context_->loop, std::move(sockets.first), this, context_->connection_limits());
+  record.connection->proc = record.description.address.proc;
+  ++context_->workers;
+  return procs_.Add(std::move(record)).description;
+}
+
+void Session::OnLaunched(uint64_t proc, int64_t pid) {
+  ProcRecord* record = procs_.Find(proc);
+  if (record == nullptr || record->is_client) return;
+  record->description.pid = pid;
+  record->description.phase = std::max(record->description.phase, ProcPhase::kLaunched);
+  spawner_.OnLaunched(*record, context_->loop->Now());
+  Rearm();
+}
+
+void Session::OnLaunchFailed(uint64_t proc, const std::string& step, const std::string& message) {
+  ProcRecord* record = procs_.Find(proc);
+  if (record == nullptr || record->is_client) return;
+  FailureEvent event = BaseEvent(*record);
+  event.kind = FailureKind::kStartFailed;
+  event.phase = ProcPhaseName(ProcPhase::kAccepted);
+  event.reason = absl::StrCat(step, ": ", message);
+  // Never introduced to anybody, so there is nobody to tell but who asked for it.
+  record->death = event;
+  record->description.phase = ProcPhase::kExited;
+  AnswerWaiting(*record);
+  Bury(proc, event);
+  Rearm();
+}
+
+void Session::OnDying(uint64_t proc, const ProcExit& exit) {
+  ProcRecord* record = procs_.Find(proc);
+  if (record == nullptr || record->is_client || !record->alive()) return;
+  if (exit.code != 0 || exit.signal != 0) {
+    Die(proc, exit);
+    return Rearm();
+  }
+  context_->loop->RunAfter(kUnknownCauseWait, [this, alive = std::weak_ptr<bool>(alive_), proc, exit] {
+    if (!alive.lock()) return;
+    Die(proc, exit);
+    Rearm();
+  });
+}
+
+void Session::OnExited(uint64_t proc, const ProcExit& exit) {
+  ProcRecord* record = procs_.Find(proc);
+  if (record == nullptr || record->is_client) return;
+  if (record->alive()) Die(proc, exit);
+  record = procs_.Find(proc);
+  if (record == nullptr) return;
+  FillEnd(*record, exit, &*record->death);
+  const FailureEvent event = *record->death;
+  Broadcast(ControlType::kProcDetail, record->description.address, event);
+  Bury(proc, event);
+  Rearm();
+}
+
+FailureEvent Session::BaseEvent(const ProcRecord& record) const {
+  FailureEvent event;
+  event.mesh = record.description.mesh;
+  event.rank = record.description.rank;
+  event.rank_label = record.description.rank_label;
+  event.actor = ActorAddress{record.description.address, kAgentActor};
+  event.host_name = context_->host_name;
+  event.pid = record.description.pid;
+  event.unix_ms = NowUnixMs();
+  return event;
+}
+
+void Session::FillEnd(const ProcRecord& record, const ProcExit& exit, FailureEvent* event) const {
+  event->code = exit.signal != 0 ? exit.signal : exit.code;
+  event->stderr_tail = exit.stderr_tail;
+  event->reason.clear();
+  const StopMachine::Action used = record.stop ? record.stop->strongest() : StopMachine::Action::kNone;
+  if (!record.stop_reason.empty()) {
+    event->kind = FailureKind::kStopped;
+    event->reason = record.stop_reason;
+    if (exit.signal == SIGKILL && used == StopMachine::Action::kKill) {
+      absl::StrAppend(&event->reason, "; it had to be killed");
+    } else if (exit.signal != 0) {
+      absl::StrAppend(&event->reason, "; ended by signal ", exit.signal);
+    } else if (exit.code != 0) {
+      absl::StrAppend(&event->reason, "; it left with status ", exit.code);
+    }
+  } else if (exit.signal != 0) {
+    event->kind = FailureKind::kSignalled;
+  } else if (exit.code != 0) {
+    event->kind = FailureKind::kExited;
+  } else if (exit.confirmed) {
+    event->kind = FailureKind::kStopped;
+    event->reason = "exited with status 0";
+  } else {
+    event->kind = FailureKind::kExited;
+    event->reason = "its cause is not known yet";
+  }
+}
+
+void Session::Die(uint64_t proc, const ProcExit& exit) {
+  ProcRecord* record = procs_.Find(proc);
+  if (record == nullptr || !record->alive()) return;
+  // What it sent before it died was sent: frames to others go first, then the news of its death.
+  if (record->connection) {
+    const std::shared_ptr<NativeConnection> connection = record->connection;
+    connection->DrainNow();
+    connection->Close();
+    record = procs_.Find(proc);
+    if (record == nullptr || !record->alive()) return;
+    record->connection.reset();
+  }
+  FailureEvent event = BaseEvent(*record);
+  FillEnd(*record, exit, &event);
+  const ProcAddress address = record->description.address;
+  record->death = event;
+  record->description.phase = ProcPhase::kExited;
+  introducer_.Remove(proc);
+  pauses_.Remove(proc);
+  LogInfo("daemon", "process ended")
+      .With("session", id_.ToHex())
+      .With("proc", proc)
+      .With("pid", event.pid)
+      .With("how", event.Summary());
+  Broadcast(ControlType::kProcDead, address, event);
+  AnswerWaiting(*record);
+  context_->events->Add(id_.ToHex(), "proc_ended", event);
+  actors_.erase(actors_.lower_bound(ActorAddress{address, 0}),
+                actors_.upper_bound(ActorAddress{address, std::numeric_limits<uint64_t>::max()}));
+  spawner_.OnDied(*record, event, context_->loop->Now());
+  if (!exit.confirmed) {
+    StopMachine::Plan plan;
+    plan.kill_after = kDyingMax;
+    if (record->stop) {
+      stopper_.Stop(*record, plan, "", context_->loop->Now());
+    } else {
+      record->stop.emplace(plan, context_->loop->Now());
+    }
+  }
+  OwnerDied(address, event.Summary());
+}
+
+void Session::Bury(uint64_t proc, const FailureEvent& event) {
+  ProcRecord* record = procs_.Find(proc);
+  const ProcAddress address = record->description.address;
+  if (record->connection) record->connection->Close();
+  spawner_.OnGone(*record, event, context_->loop->Now());
+  procs_.Bury(proc);
+  --context_->workers;
+  stopper_.OnGone(address, event);
+}
+
+void Session::OwnerDied(const ProcAddress& owner, const std::string& what) {
+  const absl::Duration now = context_->loop->Now();
+  const std::string reason = absl::StrCat("its owner has ended: ", what);
+  spawner_.AbandonOwnedBy(owner, reason, now);
+  StopMachine::Plan plan;
+  plan.kill_after = absl::Milliseconds(context_->limits.session_end_kill_ms);
+  for (auto& [proc, record] : procs_.all()) {
+    if (!record.is_client && record.alive() && record.owner.proc == owner)
+      stopper_.Stop(record, plan, reason, now);
+  }
+}
+
+void Session::KillProc(uint64_t proc) {
+  ProcRecord* record = procs_.Find(proc);
+  if (record == nullptr) return;
+  stopper_.Stop(*record, StopMachine::Plan{}, "its mesh could not be spawned whole", context_->loop->Now());
+}
+
+void Session::SendStop(ProcRecord& record, absl::Duration grace) {
+  record.connection->Answer(
+      0, ControlType::kStop,
+      {{"reason", Value(record.stop_reason)}, {"grace_ms", Value(absl::ToInt64Milliseconds(grace))}});
+}
+
+void Session::SendSignal(ProcRecord& record, int signal) {
+  if (launcher_) launcher_->Signal(record.description.address, signal);
+}
+
+void Session::Stop(const StopRequest& request, Stopper::Reply reply) {
+  StopRequest filled = request;
+  if (filled.grace <= absl::ZeroDuration()) filled.grace = absl::Milliseconds(context_->limits.stop_grace_ms);
+  if (filled.kill_after <= absl::ZeroDuration()) {
+    filled.kill_after = absl::Milliseconds(context_->limits.session_end_kill_ms);
+  }
+  stopper_.StopAll(procs_, filled, context_->loop->Now(), std::move(reply));
+  Rearm();
+}
+
+absl::Status Session::Signal(const std::vector<ProcAddress>& procs, int signal) {
+  for (const ProcAddress& address : procs) {
+    ProcRecord* record = procs_.Find(address);
+    if (record == nullptr || record->is_client || !record->alive()) {
+      return absl::NotFoundError(
+          absl::StrCat("signal ", address.ToString(), ": no living worker of this session"));
+    }
+  }
+  for (const ProcAddress& address : procs) SendSignal(*procs_.Find(address), signal);
+  return absl::OkStatus();
+}
+
+void Session::OnLauncherGone() {
+  LogInfo("daemon", "launcher ended").With("session", id_.ToHex()).With("pid", launcher_->pid());
+  context_->sweeper->RemoveKnownChild(launcher_->pid());
+  // Its own callback runs: it must outlive this call.
+  context_->loop->Post([launcher = std::shared_ptr<LauncherLink>(std::move(launcher_))] {});
+  std::vector<uint64_t> workers;
+  for (const auto& [proc, record] : procs_.all()) {
+    if (!record.is_client) workers.push_back(proc);
+  }
+  // The kernel kills them with their parent; nobody is left to report it.
+  ProcExit exit;
+  exit.signal = SIGKILL;
+  exit.confirmed = true;
+  sweeping_ = true;
+  for (const uint64_t proc : workers) {
+    if (ProcRecord* record = procs_.Find(proc); record != nullptr && !record->alive()) {
+      const FailureEvent event = *record->death;
+      Bury(proc, event);
+      continue;
+    }
+    OnExited(proc, exit);
+  }
+  context_->sweeper->Sweep(id_, [this, alive = std::weak_ptr<bool>(alive_)](int killed) {
+    if (!alive.lock()) return;
+    if (killed > 0) LogInfo("daemon", "leftovers killed").With("session", id_.ToHex()).With("count", killed);
+    AfterSweep();
+  });
+}
+
+void Session::AfterSweep() {
+  sweeping_ = false;
+  for (auto& task : std::exchange(after_sweep_, {})) task();
+  if (state_ == State::kEnding) FinishEnd();
+}
+
+void Session::End(const std::string& reason) {
+  if (state_ != State::kRunning) return;
+  state_ = State::kEnding;
+  end_reason_ = reason;
+  LogInfo("daemon", "session ends").With("session", id_.ToHex()).With("reason", reason);
+  for (auto& [proc, record] : procs_.all()) {
+    if (record.alive() && record.stop_reason.empty())
+      record.stop_reason = absl::StrCat("the session ends: ", reason);
+  }
+  spawner_.AbandonAll(reason, context_->loop->Now());
+  if (launcher_) {
+    launcher_->EndSession(absl::Milliseconds(context_->limits.session_end_kill_ms));
+  } else if (!sweeping_) {
+    FinishEnd();
+  }
+}
+
+void Session::FinishEnd() {
+  state_ = State::kGone;
+  context_->events->Add(id_.ToHex(), "session_ended");
+  LogInfo("daemon", "session ended").With("session", id_.ToHex());
+  const ProcRecord* client = procs_.Find(client_address_.proc);
+  if (goodbye_ && client != nullptr && client->connection)
+    client->connection->Answer(*goodbye_, ControlType::kOk);
+  context_->loop->Post([this, alive = std::weak_ptr<bool>(alive_)] {
+    if (!alive.lock()) return;
+    // Out of the session first, which ends in this call.
+    absl::AnyInvocable<void(Session*)> gone = std::move(gone_);
+    gone(this);
+  });
+}
+
+void Session::Rearm() {
+  std::optional<absl::Duration> next = spawner_.NextDeadline();
+  const std::optional<absl::Duration> stop = stopper_.NextDeadline(procs_);
+  if (stop && (!next || *stop < *next)) next = stop;
+  if (timer_ != 0) context_->loop->Cancel(timer_);
+  timer_ = 0;
+  if (!next) return;
+  timer_ = context_->loop->RunAfter(*next - context_->loop->Now(), [this] {
+    timer_ = 0;
+    OnTimer();
+  });
+}
+
+void Session::OnTimer() {
+  spawner_.OnTime(context_->loop->Now());
+  stopper_.OnTime(procs_, context_->loop->Now());
+  Rearm();
+}
+
+}  // namespace monarch

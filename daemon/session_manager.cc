@@ -1,0 +1,136 @@
+#include "daemon/session_manager.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/pidfd.h"
+#include "base/status_macros.h"
+#include "daemon/protocol.h"
+#include "daemon/shared_fds.h"
+
+namespace monarch {
+namespace {
+
+// Each up to 64 MiB, and the run directory is often in memory.
+constexpr size_t kLogsMax = 16;
+
+}  // namespace
+
+SessionManager::SessionManager(DaemonContext* context, OpenControl open_control,
+                               std::function<void()> session_gone)
+    : context_(context), open_control_(std::move(open_control)), session_gone_(std::move(session_gone)) {}
+
+SessionManager::~SessionManager() {
+  for (auto& [key, pending] : pending_) {
+    pending.connection->Close();
+    if (pending.timer != 0) context_->loop->Cancel(pending.timer);
+  }
+}
+
+void SessionManager::AddPeer(ScopedFd socket, const PeerCredentials& peer, bool patient) {
+  Pending pending;
+  pending.peer = peer;
+  // Opened now, while the peer certainly is who it was: its number may be another's by the time of its hello.
+  absl::StatusOr<ScopedFd> pidfd = OpenPidfd(peer.pid);
+  if (pidfd.ok()) pending.pidfd = *std::move(pidfd);
+  const uint64_t key = next_pending_++;
+  pending.connection = NativeConnection::Start(context_->loop, PacketSocket(std::move(socket)), this,
+                                               context_->connection_limits());
+  pending.connection->proc = key;
+  if (!patient) {
+    pending.timer = context_->loop->RunAfter(kHelloMax, [this, key] {
+      pending_.at(key).timer = 0;
+      LogWarning("daemon", "connection closed: no hello").With("pid", pending_.at(key).peer.pid);
+      TakePending(key).connection->Close();
+    });
+  }
+  pending_.emplace(key, std::move(pending));
+}
+
+SessionManager::Pending SessionManager::TakePending(uint64_t key) {
+  const auto found = pending_.find(key);
+  Pending pending = std::move(found->second);
+  pending_.erase(found);
+  if (pending.timer != 0) context_->loop->Cancel(pending.timer);
+  return pending;
+}
+
+absl::Status SessionManager::OnPacket(NativeConnection& connection, Packet packet) {
+  const auto found = pending_.find(connection.proc);
+  if (found == pending_.end()) return absl::InvalidArgumentError("a second hello");
+  MONARCH_ASSIGN_OR_RETURN(const ControlMessage message, DecodeControl(packet.bytes));
+  if (message.type != ControlType::kHello)
+    return absl::InvalidArgumentError("the first message is not a hello");
+  const absl::Status opened = OnHello(&found->second, message, std::move(packet.fds));
+  if (!opened.ok()) connection.Refuse(message.request, opened);
+  return opened;
+}
+
+void SessionManager::OnClosed(NativeConnection& connection, const absl::Status& why) {
+  const auto found = pending_.find(connection.proc);
+  if (found == pending_.end()) return;
+  const Pending pending = TakePending(connection.proc);
+  LogWarning("daemon", "connection closed before its hello was accepted")
+      .With("pid", pending.peer.pid)
+      .With("error", std::string(why.message()));
+}
+
+absl::Status SessionManager::OnHello(Pending* pending, const ControlMessage& message,
+                                     std::vector<ScopedFd> fds) {
+  MONARCH_RETURN_IF_ERROR(CheckHello(message.body, "client"));
+  if (!closing_.empty())
+    return absl::UnavailableError(absl::StrCat("hello: monarchd is stopping, ", closing_));
+  const int64_t sessions_max = context_->limits.sessions_per_host_max;
+  if (static_cast<int64_t>(sessions_.size()) >= sessions_max) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("hello: sessions_per_host_max=", sessions_max, " reached"));
+  }
+  if (fds.size() != 3 && fds.size() != 5) {
+    return absl::InvalidArgumentError(absl::StrCat("hello: ", fds.size(), " fds, wanted 5"));
+  }
+  Session::Client client;
+  MONARCH_ASSIGN_OR_RETURN(client.shared, TakeSharedFds(&fds));
+  MONARCH_ASSIGN_OR_RETURN(client.name, message.body["name"].AsString());
+  if (client.name.size() > 1024) client.name.resize(1024);
+  if (fds.size() == 5) {
+    client.out = std::move(fds[3]);
+    client.err = std::move(fds[4]);
+  }
+  Pending taken = TakePending(pending->connection->proc);
+  client.uid = taken.peer.uid;
+  client.pid = taken.peer.pid;
+  client.pidfd = std::move(taken.pidfd);
+  client.connection = std::move(taken.connection);
+  client.hello_request = message.request;
+  auto session = std::make_unique<Session>(context_, std::move(client), open_control_, [this](Session* gone) {
+    KeepLog(gone->log_path());
+    sessions_.erase(gone->id());
+    session_gone_();
+  });
+  const SessionId id = session->id();
+  sessions_.emplace(id, std::move(session));
+  return absl::OkStatus();
+}
+
+void SessionManager::KeepLog(std::string path) {
+  if (access(path.c_str(), F_OK) != 0) return;
+  logs_.push_back(std::move(path));
+  if (logs_.size() <= kLogsMax) return;
+  unlink(logs_.front().c_str());
+  logs_.pop_front();
+}
+
+Session* SessionManager::Find(const SessionId& id) {
+  const auto found = sessions_.find(id);
+  return found == sessions_.end() ? nullptr : found->second.get();
+}
+
+void SessionManager::EndAll(const std::string& reason) {
+  closing_ = reason;
+  for (const auto& [id, session] : sessions_) session->End(reason);
+}
+
+}  // namespace monarch
