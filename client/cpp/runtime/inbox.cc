@@ -1,0 +1,220 @@
+#include "client/cpp/runtime/inbox.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/errno_status.h"
+
+namespace monarch {
+namespace {
+
+// A sender that goes on although it was told to pause (a resume for something else of the same actor may have
+// come between) is told again after so many messages.
+constexpr uint32_t kPauseAgain = 16;
+
+}  // namespace
+
+void Notifier::RaiseEventFd() {
+  if (!eventfd_.valid()) return;
+  const uint64_t one = 1;
+  // EAGAIN: the counter is full, hence readable already.
+  static_cast<void>(!write(eventfd_.get(), &one, sizeof(one)));
+}
+
+void Notifier::Notify(uint64_t cookie) {
+  uint32_t word = 0;
+  {
+    MutexLock lock(mu_);
+    if (!listed_.insert(cookie).second) return;  // Woken for it before, and not taken yet.
+    ready_.push_back(cookie);
+    RaiseEventFd();
+    word = word_;
+  }
+  if (auto waker = waker_.lock()) waker->Wake(word);
+}
+
+void Notifier::Poke() {
+  uint32_t word = 0;
+  {
+    MutexLock lock(mu_);
+    if (std::exchange(poked_, true)) return;
+    RaiseEventFd();
+    word = word_;
+  }
+  if (auto waker = waker_.lock()) waker->Wake(word);
+}
+
+std::vector<uint64_t> Notifier::Take() {
+  MutexLock lock(mu_);
+  poked_ = false;
+  listed_.clear();
+  if (eventfd_.valid()) {
+    uint64_t count = 0;
+    static_cast<void>(!read(eventfd_.get(), &count, sizeof(count)));
+  }
+  return std::exchange(ready_, {});
+}
+
+bool Notifier::has_news() const {
+  MutexLock lock(mu_);
+  return poked_ || !ready_.empty();
+}
+
+absl::StatusOr<int> Notifier::EventFd() {
+  MutexLock lock(mu_);
+  if (!eventfd_.valid()) {
+    eventfd_.reset(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    if (!eventfd_.valid()) return ErrnoStatus("eventfd", errno);
+    if (poked_ || !ready_.empty()) RaiseEventFd();
+  }
+  return eventfd_.get();
+}
+
+void Notifier::SetWord(uint32_t word) {
+  MutexLock lock(mu_);
+  word_ = word;
+}
+
+bool Inbox::Over() const { return bytes_ > bounds_.bytes_max || queue_.size() > bounds_.messages_max; }
+
+bool Inbox::Finished() const { return queue_.empty() && (closed_ || (!unbounded_ && expected_ == 0)); }
+
+std::optional<Message> Inbox::TryPop() {
+  std::vector<ProcAddress> procs;
+  std::vector<uint32_t> words;
+  std::optional<Message> message;
+  {
+    MutexLock lock(mu_);
+    if (queue_.empty()) return std::nullopt;
+    message = std::move(queue_.front());
+    queue_.pop_front();
+    bytes_ -= message->header.payload_length + kMessageBytes;
+    if (over_ && bytes_ <= bounds_.bytes_max / 2 && queue_.size() <= bounds_.messages_max / 2) {
+      over_ = false;
+      for (const auto& [proc, count] : paused_) procs.push_back(proc);
+      paused_.clear();
+      words.swap(room_words_);
+    }
+  }
+  if (resume_ && (!procs.empty() || !words.empty())) resume_(std::move(procs), std::move(words));
+  return message;
+}
+
+bool Inbox::empty() const {
+  MutexLock lock(mu_);
+  return queue_.empty();
+}
+
+size_t Inbox::size() const {
+  MutexLock lock(mu_);
+  return queue_.size();
+}
+
+bool Inbox::finished() const {
+  MutexLock lock(mu_);
+  return Finished();
+}
+
+bool Inbox::ready() const {
+  MutexLock lock(mu_);
+  return !queue_.empty() || Finished();
+}
+
+void Inbox::SetNotifier(std::shared_ptr<Notifier> notifier, uint64_t cookie) {
+  {
+    MutexLock lock(mu_);
+    notifier_ = notifier;
+    cookie_ = cookie;
+    if (queue_.empty() && !Finished()) return;
+  }
+  if (notifier != nullptr) notifier->Notify(cookie);
+}
+
+void Inbox::Append(Message message) {
+  bytes_ += message.header.payload_length + kMessageBytes;
+  queue_.push_back(std::move(message));
+  if (Over()) over_ = true;
+}
+
+Inbox::Pushed Inbox::Push(Message message) {
+  Pushed pushed;
+  {
+    MutexLock lock(mu_);
+    if (closed_ || (!unbounded_ && expected_ == 0)) return pushed;
+    if (!unbounded_) --expected_;
+    const ProcAddress from = message.header.sender.proc;
+    Append(std::move(message));
+    pushed.accepted = true;
+    pushed.pause = over_ && paused_[from]++ % kPauseAgain == 0;
+  }
+  Tell();
+  return pushed;
+}
+
+bool Inbox::PushIfRoom(Message& message, uint32_t word, bool* closed) {
+  {
+    MutexLock lock(mu_);
+    *closed = closed_;
+    if (closed_) return false;
+    if (over_) {
+      if (std::find(room_words_.begin(), room_words_.end(), word) == room_words_.end())
+        room_words_.push_back(word);
+      return false;
+    }
+    Append(std::move(message));
+  }
+  Tell();
+  return true;
+}
+
+bool Inbox::IsPaused(const ProcAddress& proc) const {
+  MutexLock lock(mu_);
+  return paused_.contains(proc);
+}
+
+std::list<Message> Inbox::Close() {
+  std::list<Message> left;
+  std::vector<ProcAddress> procs;
+  std::vector<uint32_t> words;
+  {
+    MutexLock lock(mu_);
+    if (std::exchange(closed_, true)) return left;
+    left.swap(queue_);
+    bytes_ = 0;
+    over_ = false;
+    for (const auto& [proc, count] : paused_) procs.push_back(proc);
+    paused_.clear();
+    words.swap(room_words_);
+  }
+  if (resume_ && (!procs.empty() || !words.empty())) resume_(std::move(procs), std::move(words));
+  Tell();
+  return left;
+}
+
+void Inbox::Wakes(uint32_t word) {
+  MutexLock lock(mu_);
+  word_ = word;
+}
+
+void Inbox::Tell() {
+  uint32_t word = 0;
+  std::shared_ptr<Notifier> notifier;
+  uint64_t cookie = 0;
+  {
+    MutexLock lock(mu_);
+    word = word_;
+    notifier = notifier_;
+    cookie = cookie_;
+  }
+  if (notifier != nullptr) {
+    notifier->Notify(cookie);
+    return;
+  }
+  if (auto waker = waker_.lock()) waker->Wake(word);
+}
+
+}  // namespace monarch

@@ -1,0 +1,154 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "base/ids.h"
+#include "base/mutex.h"
+#include "base/scoped_fd.h"
+#include "message/frame.h"
+#include "message/payload.h"
+
+namespace monarch {
+
+// Bytes of a received payload: an own copy, or a block in the sender's segment that goes back when this is
+// destroyed. Threading: destroy from any thread; the bytes are the holder's to read, and to write unless
+// `shared`.
+class PayloadBytes {
+ public:
+  virtual ~PayloadBytes() = default;
+  virtual absl::Span<uint8_t> bytes() = 0;
+  virtual bool shared() const { return false; }  // read only: other receivers see the same bytes
+};
+
+// A message as handed to an actor, a call or a port.
+struct Message {
+  FrameHeader header;
+  std::shared_ptr<PayloadBytes> payload;  // null: none
+  // Meta and parts; spans into `payload`. Parsed at delivery: hostile payloads never get here.
+  PayloadView view;
+};
+
+// Wakes the thread that sleeps on a wait word of this process.
+// Threading: thread-safe.
+class Waker {
+ public:
+  virtual ~Waker() = default;
+  virtual void Wake(uint32_t word) = 0;
+};
+
+// Tells an event loop that inboxes have news: a list of cookies, and a way to wake the loop's thread.
+// Threading: thread-safe.
+class Notifier {
+ public:
+  explicit Notifier(std::weak_ptr<Waker> waker = {}) : waker_(std::move(waker)) {}
+  // Adds the cookie (once, until taken) and wakes: the wait word if the owner sleeps there
+  // (Runtime::WaitNotifier), the eventfd if one was asked for.
+  void Notify(uint64_t cookie);
+  // Wakes without a cookie; news until the next Take.
+  void Poke();
+  std::vector<uint64_t> Take();
+  bool has_news() const;
+  // For a foreign loop's add_reader, level-triggered; Take() clears it. Made on first need.
+  absl::StatusOr<int> EventFd();
+  // Which word Notify rings; set by the thread that sleeps there.
+  void SetWord(uint32_t word);
+
+ private:
+  void RaiseEventFd() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const std::weak_ptr<Waker> waker_;
+  mutable Mutex mu_;
+  std::vector<uint64_t> ready_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_set<uint64_t> listed_ ABSL_GUARDED_BY(mu_);  // what is in ready_
+  bool poked_ ABSL_GUARDED_BY(mu_) = false;
+  ScopedFd eventfd_ ABSL_GUARDED_BY(mu_);
+  uint32_t word_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+// A queue of messages for one receiver: an actor's mailbox, the answers of a call, a port.
+// Threading: thread-safe. Filled by whichever thread drains; one consumer at a time.
+class Inbox {
+ public:
+  // What a message takes beside its payload: itself, its node in the queue, its payload's own allocation.
+  // Without it a million empty messages would count as nothing.
+  static constexpr uint64_t kMessageBytes = 384;
+
+  std::optional<Message> TryPop();
+  bool empty() const;
+  size_t size() const;
+  // True when nothing more will come: all expected answers were popped, or the port or actor was closed.
+  bool finished() const;
+  // Whether there is no use in waiting: not empty, or finished.
+  bool ready() const;
+  // From now on each push (and the closing) notifies. A null notifier ends it. Notifies at once if not empty.
+  void SetNotifier(std::shared_ptr<Notifier> notifier, uint64_t cookie);
+
+  uint64_t id() const { return id_; }  // port id; 0 for a mailbox
+
+ private:
+  friend class ActorTable;
+  friend class CallTable;
+  friend class RuntimeImpl;
+
+  struct Bounds {
+    uint64_t bytes_max = UINT64_MAX;
+    uint64_t messages_max = UINT64_MAX;
+  };
+  // Procs that were told to pause, and threads of this process that wait for room, once half of it is free.
+  using Resume = std::function<void(std::vector<ProcAddress> procs, std::vector<uint32_t> words)>;
+  // What a push asks of its caller.
+  struct Pushed {
+    bool accepted = false;
+    bool pause = false;  // the sender's proc has to be told to pause
+  };
+
+  Inbox(uint64_t id, std::weak_ptr<Waker> waker, Bounds bounds, Resume resume)
+      : id_(id), waker_(std::move(waker)), bounds_(bounds), resume_(std::move(resume)) {}
+
+  // Not accepted: closed, or nothing (more) is expected.
+  Pushed Push(Message message);
+  // Leaves `message` alone and remembers `word` if the inbox is over its bounds.
+  bool PushIfRoom(Message& message, uint32_t word, bool* closed);
+  bool IsPaused(const ProcAddress& proc) const;
+  // Nothing more comes. Returns what was queued.
+  std::list<Message> Close();
+  void Wakes(uint32_t word);
+  bool Over() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool Finished() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Append(Message message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Tell();
+
+  const uint64_t id_;
+  const std::weak_ptr<Waker> waker_;
+  const Bounds bounds_;
+  const Resume resume_;
+
+  mutable Mutex mu_;
+  std::list<Message> queue_ ABSL_GUARDED_BY(mu_);  // a deque allocates for nothing, at each call
+  uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  uint32_t word_ ABSL_GUARDED_BY(mu_) = 0;       // rung on push
+  uint32_t rung_word_ ABSL_GUARDED_BY(mu_) = 0;  // which one other processes ring for it; 0: the bell
+  uint64_t owner_ ABSL_GUARDED_BY(mu_) = 0;      // ports: the actor they belong to
+  uint64_t expected_ ABSL_GUARDED_BY(mu_) = 0;   // calls: answers still to come
+  bool unbounded_ ABSL_GUARDED_BY(mu_) = false;  // a port or a mailbox: until closed
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  bool over_ ABSL_GUARDED_BY(mu_) = false;  // over its bounds, and not yet half empty again
+  // Procs told to pause, and how many messages came from each since.
+  absl::flat_hash_map<ProcAddress, uint32_t> paused_ ABSL_GUARDED_BY(mu_);
+  std::vector<uint32_t> room_words_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<Notifier> notifier_ ABSL_GUARDED_BY(mu_);
+  uint64_t cookie_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace monarch

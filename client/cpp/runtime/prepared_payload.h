@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/types/span.h"
+#include "message/frame.h"
+
+namespace monarch {
+
+// A payload on its way out: inline bytes, or a block of the segment with one holder for each remote target.
+// Threading: plain data.
+struct PreparedPayload {
+  PayloadKind kind = PayloadKind::kNone;
+  uint64_t length = 0;
+  std::string bytes;  // empty with a block
+  std::optional<uint64_t> block;
+  uint16_t flags = 0;
+  absl::Span<const uint8_t> inline_bytes() const;
+};
+
+}  // namespace monarch
