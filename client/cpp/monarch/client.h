@@ -1,0 +1,46 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/failure_event.h"
+#include "monarch/actor.h"
+#include "monarch/future.h"
+#include "monarch/mesh.h"
+
+namespace monarch {
+
+struct ConnectOptions {
+  // "": MONARCH_ADDRESS, else the system's daemon, else a private one that goes with this process. "private",
+  // or "unix:DIR" for the daemon whose run directory is DIR.
+  std::string address;
+  std::string monarchd_path;  // of a private daemon; "": found beside this program, else on PATH
+  std::string name;           // shown by monarchctl; "": the program's name
+  // A failure of something this program spawned that nobody handled. True: handled. Default: the report goes
+  // to stderr, and the process ends with status 1, without destructors. Runs on a thread of its own.
+  std::function<bool(const FailureEvent&)> on_failure;
+};
+
+// A program's connection: one session, which ends with it. One per process at a time.
+// Threading: thread-safe.
+class Client {
+ public:
+  // Unavailable: no daemon, or none that answers within 5 s or speaks this version.
+  static absl::StatusOr<std::unique_ptr<Client>> Connect(ConnectOptions options = {});
+  // Ends the session: what is left of it is stopped, at most 3 s are waited. Meshes that are left are of no
+  // use.
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  HostMesh this_host() const;
+
+ private:
+  explicit Client(std::shared_ptr<internal::Session> session) : session_(std::move(session)) {}
+  std::shared_ptr<internal::Session> session_;
+};
+
+}  // namespace monarch

@@ -1,0 +1,110 @@
+#include "client/cpp/session.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "message/control_message.h"
+
+namespace monarch {
+namespace internal {
+namespace {
+
+// What a client's end waits for: TERM at once, KILL after a second, and a margin.
+constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(3);
+
+// Not by exit(): it would destroy statics under threads that use them, and a session among them would wait
+// for this very thread.
+bool EndProgram(const FailureEvent& event) {
+  std::cerr << "Unhandled failure of what this program spawned:\n" << event.Report() << std::flush;
+  // Who holds it may be blocked in a write.
+  if (ftrylockfile(stdout) == 0) fflush_unlocked(stdout);
+  _exit(1);
+}
+
+FailureEvent EventOf(const Message& message) {
+  absl::StatusOr<FailureEvent> event = DecodeFailureEvent(message.view.meta);
+  if (event.ok()) return *std::move(event);
+  FailureEvent unreadable;
+  unreadable.kind = FailureKind::kException;
+  unreadable.actor = message.header.sender;
+  unreadable.rank = message.header.rank;
+  unreadable.reason = absl::StrCat("its report is not readable: ", event.status().message());
+  return unreadable;
+}
+
+// Signals belong to the program's own threads.
+template <typename F>
+std::thread StartWithoutSignals(F main) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread(std::move(main));
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Session>> Session::Open(ConnectOptions options) {
+  ClientOptions client;
+  client.address = options.address;
+  client.monarchd_path = options.monarchd_path;
+  client.name = options.name;
+  MONARCH_ASSIGN_OR_RETURN(std::unique_ptr<Runtime> runtime, Runtime::StartClient(client));
+  return std::shared_ptr<Session>(new Session(std::move(runtime), std::move(options)));
+}
+
+Session::Session(std::shared_ptr<Runtime> runtime, ConnectOptions options)
+    : runtime_(std::move(runtime)),
+      control_(MakeControlChannel([runtime = runtime_] { return runtime->OpenControl(); })),
+      watch_(std::make_shared<Watch>()) {
+  watch_->runtime = runtime_;
+  watch_->on_failure = options.on_failure ? std::move(options.on_failure) : EndProgram;
+  watch_->root = runtime_->root_mailbox();
+  watch_->notifier = runtime_->MakeNotifier();
+  watcher_ = StartWithoutSignals([watch = watch_] { WatchFailures(*watch); });
+}
+
+Session::~Session() { End(); }
+
+void Session::End() {
+  if (watch_->closing.exchange(true)) return;
+  if (getpid() != pid_) {
+    // A forked child has none of the threads to wait for, and the session is its parent's.
+    watcher_.detach();
+    static_cast<void>(control_.release());
+    return;
+  }
+  runtime_->WakeNotifier(*watch_->notifier);
+  if (watcher_.get_id() == std::this_thread::get_id()) {
+    watcher_.detach();
+  } else {
+    watcher_.join();
+  }
+  // What does not end in time is ended by the daemon, which sees this process's own end.
+  static_cast<void>(runtime_->Goodbye(kGoodbyeTimeout));
+}
+
+void Session::WatchFailures(Watch& watch) {
+  watch.root->SetNotifier(watch.notifier, 1);
+  while (!watch.closing) {
+    static_cast<void>(watch.runtime->WaitNotifier(*watch.notifier, -1, absl::InfiniteDuration()));
+    static_cast<void>(watch.notifier->Take());
+    while (!watch.closing) {
+      const std::optional<Message> message = watch.root->TryPop();
+      if (!message.has_value()) break;
+      if (message->header.kind != FrameKind::kActorFailed) continue;
+      const FailureEvent event = EventOf(*message);
+      if (!watch.on_failure(event)) EndProgram(event);
+    }
+  }
+}
+
+}  // namespace internal
+}  // namespace monarch

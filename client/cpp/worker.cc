@@ -1,0 +1,40 @@
+#include <algorithm>
+#include <string_view>
+#include <thread>
+
+#include "absl/time/time.h"
+#include "base/log.h"
+#include "client/cpp/actor_pool.h"
+#include "client/cpp/runtime/runtime.h"
+#include "client/cpp/worker_flag.h"
+#include "monarch/actor.h"
+
+namespace monarch {
+
+bool IsWorker(int argc, char** argv) { return argc > 1 && std::string_view(argv[1]) == kWorkerFlag; }
+
+int RunWorker(const ActorTypes& types) {
+  auto runtime = Runtime::StartWorker(Limits());
+  if (!runtime.ok()) {
+    LogError("worker", "could not start").With("status", runtime.status().ToString());
+    return 1;
+  }
+  const size_t threads = std::clamp<size_t>(std::thread::hardware_concurrency(), 2, 8);
+  ActorPool pool(runtime->get(), &types, threads);
+  if (const absl::Status ready = (*runtime)->SendReady(); !ready.ok()) {
+    LogError("worker", "could not tell the daemon").With("status", ready.ToString());
+    return 1;
+  }
+  while (true) {
+    auto task = (*runtime)->NextTask(absl::InfiniteDuration());
+    if (absl::IsCancelled(task.status())) continue;  // A signal whose handler returned.
+    if (!task.ok()) return 1;
+    if (task->kind == RuntimeTask::Kind::kStopProcess) {
+      pool.StopAll(task->reason);
+      return 0;
+    }
+    pool.Add(*std::move(task));
+  }
+}
+
+}  // namespace monarch
