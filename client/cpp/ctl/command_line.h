@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+
+namespace monarch::ctl {
+
+enum class Command { kStatus, kPs, kTree };
+
+struct CommandLine {
+  Command command = Command::kStatus;
+  bool json = false;
+  std::string address;  // empty: all that can be found
+  absl::Duration timeout = absl::Seconds(5);
+};
+
+// What was asked for, or the code to end with: help, the version and what is wrong with the line are already
+// printed.
+struct Parsed {
+  std::optional<CommandLine> line;
+  int exit_code = 0;
+};
+Parsed ParseCommandLine(int argc, const char* const* argv);
+
+}  // namespace monarch::ctl

@@ -1,0 +1,48 @@
+#include <google/protobuf/util/json_util.h>
+#include <google/protobuf/wrappers.pb.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/cpp/ctl/format.h"
+
+namespace monarch::ctl {
+namespace {
+
+std::string ToJson(const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.always_print_primitive_fields = true;
+  options.preserve_proto_field_names = true;
+  std::string text;
+  const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
+  return status.ok() ? text : "null";  // null: text in it is not UTF-8
+}
+
+std::string Quoted(const std::string& text) {
+  google::protobuf::StringValue value;
+  value.set_value(text);
+  return ToJson(value);
+}
+
+}  // namespace
+
+std::string FormatJson(const std::vector<Snapshot>& snapshots, bool with_tree) {
+  std::vector<std::string> daemons;
+  for (const Snapshot& snapshot : snapshots) {
+    std::string text = absl::StrCat("{\"address\":", Quoted(snapshot.place.Address()),
+                                    ",\"answered\":", snapshot.answer.ok() ? "true" : "false");
+    if (!snapshot.answer.ok()) {
+      absl::StrAppend(&text, ",\"code\":", Quoted(absl::StatusCodeToString(snapshot.answer.code())),
+                      ",\"error\":", Quoted(std::string(snapshot.answer.message())));
+    } else {
+      absl::StrAppend(&text, ",\"status\":", ToJson(snapshot.status));
+      if (with_tree) absl::StrAppend(&text, ",\"tree\":", ToJson(snapshot.tree));
+    }
+    daemons.push_back(absl::StrCat(text, "}"));
+  }
+  return absl::StrCat("{\"daemons\":[", absl::StrJoin(daemons, ","), "]}\n");
+}
+
+}  // namespace monarch::ctl

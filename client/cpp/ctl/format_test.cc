@@ -1,0 +1,148 @@
+#include "client/cpp/ctl/format.h"
+
+#include <google/protobuf/text_format.h>
+
+#include <catch2/catch.hpp>
+
+#include "client/cpp/ctl/table.h"
+
+namespace monarch::ctl {
+namespace {
+
+Snapshot Answered(const std::string& directory, const std::string& status, const std::string& tree) {
+  Snapshot snapshot;
+  snapshot.place.directory = directory;
+  REQUIRE(google::protobuf::TextFormat::ParseFromString(status, &snapshot.status));
+  REQUIRE(google::protobuf::TextFormat::ParseFromString(tree, &snapshot.tree));
+  return snapshot;
+}
+
+Snapshot Silent(const std::string& directory) {
+  Snapshot snapshot;
+  snapshot.place.directory = directory;
+  snapshot.answer = absl::DeadlineExceededError("no answer within 5s");
+  return snapshot;
+}
+
+constexpr char kStatus[] = R"(
+  host_name: "node-1" version: "0.1.0" pid: 4711 uptime_ms: 192000 is_private: true sessions: 1 procs: 2 actors: 3
+  limits { name: "sessions_max" value: 100 used: 1 }
+  limits { name: "links_max" value: 256 used: 250 }
+)";
+
+// A program with two procs, a trainer on each, and a helper that the second trainer owns.
+constexpr char kTree[] = R"(
+  sessions {
+    session: "0123456789abcdef0123456789abcdef" name: "train.py" client_pid: 4700 age_ms: 61000
+    client { host: "h" proc: 1 incarnation: 1 }
+    procs { address { host: "h" proc: 2 incarnation: 1 } rank: 0 pid: 4720 mesh: "p0" phase: "ready" rank_label: "{'gpus': 0/2}" }
+    procs { address { host: "h" proc: 3 incarnation: 1 } rank: 1 pid: 4721 mesh: "p0" phase: "stopping" rank_label: "{'gpus': 1/2}" }
+    actors {
+      address { proc { host: "h" proc: 2 incarnation: 1 } actor: 5 } actor_class: "job.Trainer" mesh: "trainers"
+      rank: 0 rank_label: "{'gpus': 0/2}" owner { proc { host: "h" proc: 1 incarnation: 1 } actor: 1 } state: "running"
+    }
+    actors {
+      address { proc { host: "h" proc: 3 incarnation: 1 } actor: 5 } actor_class: "job.Trainer" mesh: "trainers"
+      rank: 1 rank_label: "{'gpus': 1/2}" owner { proc { host: "h" proc: 1 incarnation: 1 } actor: 1 } state: "failed"
+    }
+    actors {
+      address { proc { host: "h" proc: 2 incarnation: 1 } actor: 6 } actor_class: "job.Helper" mesh: "helper"
+      owner { proc { host: "h" proc: 3 incarnation: 1 } actor: 5 } state: "running"
+    }
+  }
+)";
+
+std::vector<Snapshot> OneAndASilentOne() {
+  return {Answered("/tmp/monarch-0/a", kStatus, kTree), Silent("/run/monarch")};
+}
+
+TEST_CASE("FormatStatus.ShowsDaemonsFullLimitsAndSilentOnes") {
+  CHECK(FormatStatus(OneAndASilentOne()) ==
+        "HOST    KIND     PID   VERSION  UP     SESSIONS  PROCS  ACTORS  ADDRESS\n"
+        "node-1  private  4711  0.1.0    3m12s  1         2      3       unix:/tmp/monarch-0/a\n"
+        "node-1: limit links_max is 97% used: 250 of 256\n"
+        "daemon at unix:/run/monarch: no answer within 5s\n");
+}
+
+TEST_CASE("FormatPs.ShowsTheClientAndItsProcs") {
+  CHECK(FormatPs(OneAndASilentOne()) ==
+        "HOST    PID   MESH      RANK             STATE     ACTORS  SESSION   PROGRAM\n"
+        "node-1  4700  (client)                   running   0       01234567  train.py\n"
+        "node-1  4720  p0        0 {'gpus': 0/2}  ready     2       01234567  train.py\n"
+        "node-1  4721  p0        1 {'gpus': 1/2}  stopping  1       01234567  train.py\n"
+        "daemon at unix:/run/monarch: no answer within 5s\n");
+}
+
+TEST_CASE("FormatTree.ShowsActorsBelowTheirOwners") {
+  CHECK(FormatTree(OneAndASilentOne()) ==
+        "node-1  (private daemon, pid 4711, up 3m12s)\n"
+        "└─ train.py  (session 01234567, client pid 4700, 1m01s)\n"
+        "   ├─ procs p0: 1 ready, 1 stopping\n"
+        "   └─ actors trainers: job.Trainer\n"
+        "      ├─ {'gpus': 0/2}  pid 4720  running\n"
+        "      └─ {'gpus': 1/2}  pid 4721  failed\n"
+        "         └─ actors helper: job.Helper\n"
+        "            └─ rank 0  pid 4720  running\n"
+        "daemon at unix:/run/monarch: no answer within 5s\n");
+}
+
+TEST_CASE("FormatTree.ShowsActorsOnceEvenIfTheyOwnEachOther") {
+  const std::string tree = R"(sessions {
+    name: "x" client { proc: 1 }
+    actors { address { proc { proc: 2 } actor: 5 } mesh: "a" owner { proc { proc: 2 } actor: 6 } state: "running" }
+    actors { address { proc { proc: 2 } actor: 6 } mesh: "b" owner { proc { proc: 2 } actor: 5 } state: "running" }
+  })";
+  const std::string text = FormatTree({Answered("/d", "host_name: 'n'", tree)});
+  CHECK(text ==
+        "n  (system daemon, pid 0, up 0ms)\n"
+        "└─ x  (session , client pid 0, 0ms)\n"
+        "   └─ actors b: \n"
+        "      └─ rank 0  running\n"
+        "         └─ actors a: \n"
+        "            └─ rank 0  running\n");
+}
+
+TEST_CASE("FormatTree.AnActorWhoseOwnerIsGoneIsBelowTheSession") {
+  const std::string tree = R"(sessions {
+    name: "x" client { proc: 1 }
+    actors { address { proc { proc: 2 } actor: 5 } mesh: "a" owner { proc { proc: 9 } actor: 9 } state: "running" }
+  })";
+  CHECK(FormatTree({Answered("/d", "", tree)}).find("   └─ actors a: \n      └─ rank 0  running\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("FormatJson.HoldsTheMessagesAndTheErrors") {
+  const std::string status = R"(host_name: "n" pid: 7)";
+  CHECK(
+      FormatJson({Answered("/d", status, ""), Silent("/run/monarch")}, true) ==
+      R"({"daemons":[{"address":"unix:/d","answered":true,"status":{"host":"","host_name":"n","version":"",)"
+      R"("pid":"7","uptime_ms":"0","is_private":false,"sessions":0,"procs":0,"actors":0,"limits":[]},)"
+      R"("tree":{"sessions":[]}},{"address":"unix:/run/monarch","answered":false,"code":"DEADLINE_EXCEEDED",)"
+      R"("error":"no answer within 5s"}]})"
+      "\n");
+  CHECK(FormatJson({}, false) == "{\"daemons\":[]}\n");
+}
+
+TEST_CASE("FormatAge.PicksTwoUnits") {
+  CHECK(FormatAge(-5) == "0ms");
+  CHECK(FormatAge(850) == "850ms");
+  CHECK(FormatAge(59'999) == "59s");
+  CHECK(FormatAge(192'000) == "3m12s");
+  CHECK(FormatAge(3'600'000 * 5 + 120'000) == "5h02m");
+  CHECK(FormatAge(86'400'000ll * 9 + 3'600'000 * 4) == "9d04h");
+}
+
+TEST_CASE("Printable.KeepsTextAndDropsControlCharacters") {
+  CHECK(Printable("grüße {'gpus': 0/2}") == "grüße {'gpus': 0/2}");
+  CHECK(Printable("a\x1b[31mb\nc\x7f") == "a?[31mb?c?");
+}
+
+TEST_CASE("Table.AlignsUtf8") {
+  Table table({"A", "B"});
+  table.Add({"é", "1"});
+  table.Add({"xx", "2"});
+  CHECK(table.ToString() == "A   B\né   1\nxx  2\n");
+}
+
+}  // namespace
+}  // namespace monarch::ctl
