@@ -1,0 +1,167 @@
+#include <nanobind/nanobind.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/cpp/control/control_channel.h"
+#include "client/python/runtime_module/convert.h"
+
+namespace monarch::python {
+namespace {
+
+PyObject* control_error = nullptr;
+
+[[noreturn]] void ThrowControl(const absl::Status& status) {
+  const ControlFailure failure = ControlFailureOf(status);
+  nb::object error = nb::borrow<nb::object>(control_error)(FromText(std::string(status.message())));
+  error.attr("code") = FromText(absl::StatusCodeToString(status.code()));
+  error.attr("message") = FromText(std::string(status.message()));
+  error.attr("limit") = FromText(failure.limit);
+  nb::list failures;
+  for (const FailureEvent& event : failure.failures) failures.append(FromEvent(event));
+  error.attr("failures") = failures;
+  PyErr_SetObject(control_error, error.ptr());
+  throw nb::python_error();
+}
+
+// Runs a request without the GIL.
+template <typename F>
+auto Request(F call) {
+  auto answer = [&] {
+    const ReleasedGil released;
+    return call();
+  }();
+  if (!answer.ok()) ThrowControl(answer.status());
+  return *std::move(answer);
+}
+
+std::vector<std::string> ToTexts(nb::handle sequence) {
+  std::vector<std::string> out;
+  for (nb::handle item : sequence) out.push_back(ToBytes(item));
+  return out;
+}
+
+ProcessSpec ToSpec(nb::handle dict) {
+  ProcessSpec spec;
+  spec.argv = ToTexts(dict["argv"]);
+  spec.env = ToTexts(dict["env"]);
+  spec.cwd = ToBytes(dict["cwd"]);
+  spec.umask = nb::cast<uint32_t>(dict["umask"]);
+  for (nb::handle limit : nb::object(dict["limits"])) {
+    spec.limits.push_back(
+        {nb::cast<int32_t>(limit[0]), nb::cast<uint64_t>(limit[1]), nb::cast<uint64_t>(limit[2])});
+  }
+  for (nb::handle cpu : nb::object(dict["cpus"])) spec.cpus.push_back(nb::cast<uint32_t>(cpu));
+  spec.boot = ToBytes(dict["boot"]);
+  return spec;
+}
+
+// Asks Python for a socket; runs on the thread of the request, which does not hold the GIL.
+absl::StatusOr<ScopedFd> OpenFd(const nb::object& open_fd) {
+  nb::gil_scoped_acquire acquire;
+  try {
+    return ScopedFd(nb::cast<int>(open_fd()));
+  } catch (const nb::python_error& error) {
+    return absl::UnavailableError(error.what());
+  }
+}
+
+std::unique_ptr<ControlChannel> Make(nb::object open_fd) {
+  // Not released with the channel: that may happen on a thread without the GIL, or after the interpreter's
+  // end.
+  auto* kept = new nb::object(std::move(open_fd));
+  return MakeControlChannel([kept] { return OpenFd(*kept); });
+}
+
+nb::object SpawnProcs(ControlChannel& self, nb::handle mesh, nb::handle labels, nb::handle sizes,
+                      nb::handle specs, nb::handle owner, int64_t phase_timeout_ms) {
+  SpawnRequest request;
+  request.mesh = ToText(mesh);
+  request.shape = ToShape(labels, sizes);
+  for (nb::handle spec : specs) request.specs.push_back(ToSpec(spec));
+  request.owner = ToActor(owner);
+  request.phase_timeout = absl::Milliseconds(phase_timeout_ms);
+  nb::list out;
+  for (const SpawnedProc& proc : Request([&] { return self.SpawnProcs(request); })) {
+    out.append(nb::make_tuple(FromProc(proc.address), proc.pid));
+  }
+  return out;
+}
+
+nb::object StopProcs(ControlChannel& self, nb::handle procs, int64_t grace_ms, int64_t kill_after_ms,
+                     nb::handle reason) {
+  const std::vector<ProcAddress> addresses = ToProcs(procs);
+  const std::string text = ToText(reason);
+  nb::list out;
+  for (const FailureEvent& event : Request([&] {
+         return self.StopProcs(addresses, absl::Milliseconds(grace_ms), absl::Milliseconds(kill_after_ms),
+                               text);
+       })) {
+    out.append(FromEvent(event));
+  }
+  return out;
+}
+
+void SignalProcs(ControlChannel& self, nb::handle procs, int signal) {
+  const std::vector<ProcAddress> addresses = ToProcs(procs);
+  absl::Status status;
+  {
+    const ReleasedGil released;
+    status = self.SignalProcs(addresses, signal);
+  }
+  if (!status.ok()) ThrowControl(status);
+}
+
+nb::object ListProcs(ControlChannel& self) {
+  nb::list out;
+  for (const ProcStatus& proc : Request([&] { return self.ListProcs(); })) {
+    nb::dict entry;
+    entry["address"] = FromProc(proc.address);
+    entry["rank"] = nb::int_(proc.rank);
+    entry["pid"] = nb::int_(proc.pid);
+    entry["mesh"] = FromText(proc.mesh);
+    entry["phase"] = FromText(proc.phase);
+    entry["rank_label"] = FromText(proc.rank_label);
+    out.append(entry);
+  }
+  return out;
+}
+
+// Python's view of a channel; kept to the end of the process like the runtime whose sockets it opens.
+struct PyChannel {
+  ControlChannel* channel;
+};
+
+}  // namespace
+}  // namespace monarch::python
+
+NB_MODULE(_control, module) {
+  using namespace monarch::python;
+  nb::set_leak_warnings(false);
+  DefineStatusError(module);
+  control_error = PyErr_NewExceptionWithDoc("monarch._control.ControlError", "A refused or failed request.",
+                                            PyExc_RuntimeError, nullptr);
+  if (control_error == nullptr) throw nb::python_error();
+  module.attr("ControlError") = nb::borrow<nb::object>(control_error);
+  nb::class_<PyChannel>(module, "Channel", nb::is_final(),
+                        "A connection to the daemon, opened when one is needed.")
+      .def("__init__", [](PyChannel* self,
+                          nb::object open_fd) { new (self) PyChannel{Make(std::move(open_fd)).release()}; })
+      .def("spawn_procs",
+           [](PyChannel& self, nb::handle mesh, nb::handle labels, nb::handle sizes, nb::handle specs,
+              nb::handle owner, int64_t phase_timeout_ms) {
+             return SpawnProcs(*self.channel, mesh, labels, sizes, specs, owner, phase_timeout_ms);
+           })
+      .def("stop_procs",
+           [](PyChannel& self, nb::handle procs, int64_t grace_ms, int64_t kill_after_ms, nb::handle reason) {
+             return StopProcs(*self.channel, procs, grace_ms, kill_after_ms, reason);
+           })
+      .def("signal_procs",
+           [](PyChannel& self, nb::handle procs, int signal) { SignalProcs(*self.channel, procs, signal); })
+      .def("list_procs", [](PyChannel& self) { return ListProcs(*self.channel); })
+      .def("close", [](PyChannel& self) {
+        const ReleasedGil released;
+        self.channel->Close();
+      });
+}

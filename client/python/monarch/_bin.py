@@ -1,0 +1,23 @@
+"""The programs that come with the package, as console scripts."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+
+def _run(name: str) -> NoReturn:
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", name)
+    try:
+        os.execv(path, [name, *sys.argv[1:]])
+    except OSError as error:
+        sys.exit(f"{name}: cannot run {path}: {error.strerror}")
+
+
+def monarchctl() -> NoReturn:
+    _run("monarchctl")
+
+
+def monarchd() -> NoReturn:
+    _run("monarchd")

@@ -1,0 +1,163 @@
+"""The message plane: client/cpp/runtime, bound. No gRPC, no protobuf in this module.
+
+Blocking calls release the GIL, return to check signals, and start over with the time that is left.
+Errors are StatusErrors.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Proc = tuple[bytes, int, int]  # host (16 bytes), proc, incarnation
+Address = tuple[bytes, int, int, int]  # ... and the actor
+
+# frame kinds and payload kinds of message/frame.h
+CREATE: int
+CALL: int
+REPLY: int
+EXCEPTION: int
+FAILURE: int
+PORT_MESSAGE: int
+STOP_ACTOR: int
+ACTOR_FAILED: int
+NONE: int
+VALUE: int
+PICKLE: int
+ROOT_ACTOR: int
+VERSION: str
+
+class StatusError(RuntimeError):
+    """A status that is not OK. `code` is absl's name ("UNAVAILABLE"), `message` its text."""
+
+    code: str
+    message: str
+
+class Part:
+    """One part of a received payload; supports the buffer protocol (writable unless the block is shared)."""
+
+    def __len__(self) -> int: ...
+
+class Message:
+    kind: int
+    payload_kind: int
+    sender: Address
+    receiver: Address
+    call_id: int
+    port_id: int
+    rank: int
+    @property
+    def meta(self) -> object: ...  # decoded value (None if empty)
+    @property
+    def meta_bytes(self) -> bytes: ...
+    @property
+    def parts(self) -> list[memoryview] | list[bytes]: ...  # bytes: one part, and small
+    @property
+    def event(
+        self,
+    ) -> dict[str, Any]: ...  # FAILURE, ACTOR_FAILED: the FailureEvent, all fields, cause as a list of dicts
+
+class Notifier:
+    def take(self) -> list[int]: ...
+    def event_fd(self) -> int: ...
+
+class Inbox:
+    id: int
+    def try_pop(self) -> Message | None: ...
+    def finished(self) -> bool: ...
+    def __len__(self) -> int: ...
+    def set_notifier(self, notifier: Notifier | None, cookie: int) -> None: ...
+
+class Task:
+    kind: str  # "create" or "stop"
+    actor: int
+    create: Message
+    mailbox: Inbox
+    reason: str
+    grace: float  # seconds
+
+class Runtime:
+    @staticmethod
+    def start_client(address: str, monarchd: str, name: str, stdout_fd: int, stderr_fd: int) -> Runtime: ...
+    @staticmethod
+    def start_worker() -> Runtime: ...
+    self_proc: Proc
+    session: str
+    host_name: str
+    boot: bytes
+    def send_ready(self) -> None: ...
+    def open_control(self) -> int: ...  # an fd, the caller's
+    def goodbye(self, timeout: float) -> bool: ...  # whether all is gone within the time
+    # None: wait for ever. True: news; False: timed out.
+    def wait(self, inbox: Inbox, timeout: float | None) -> bool: ...
+    # The next message. None: timed out, or the inbox is finished.
+    def receive(self, inbox: Inbox, timeout: float | None) -> Message | None: ...
+    def wait_notifier(self, notifier: Notifier, epoll_fd: int, timeout: float | None) -> bool: ...
+    def wake_notifier(self, notifier: Notifier) -> None: ...
+    def make_notifier(self) -> Notifier: ...
+    def add_bell_waiter(self) -> None: ...
+    def remove_bell_waiter(self) -> None: ...
+    def next_task(self, timeout: float | None) -> Task | None: ...
+    def root_mailbox(self) -> Inbox: ...  # in a client
+    def next_actor_id(self) -> int: ...
+    def bind_actor(self, actor: int) -> None: ...
+    # event: kind, reason, traceback, cause; who and where are filled in.
+    def end_actor(self, actor: int, event: dict[str, Any]) -> None: ...
+    # parts: objects with the buffer protocol
+    def reply(
+        self, request: Message, kind: int, payload_kind: int, meta: bytes, parts: Sequence[object]
+    ) -> None: ...
+    def open_call(self, caller: int, answers: int) -> Inbox: ...
+    # open_call for an answer from each target, and send of a pickled CALL
+    def call(self, caller: int, targets: Targets, meta: bytes, parts: Sequence[object]) -> Inbox: ...
+    def send(
+        self,
+        sender: int,
+        kind: int,
+        targets: Targets,
+        payload_kind: int,
+        meta: bytes,
+        parts: Sequence[object],
+        call: Inbox | None,
+    ) -> None: ...
+    def fail_call(self, call: Inbox, rank: int, event: dict[str, Any]) -> None: ...
+    def close_inbox(self, inbox: Inbox) -> None: ...
+    def open_port(self, owner: int) -> Inbox: ...
+    def send_to_port(
+        self,
+        sender: int,
+        receiver: Address,
+        port_id: int,
+        rank: int,
+        kind: int,
+        payload_kind: int,
+        meta: bytes,
+        parts: Sequence[object],
+    ) -> None: ...
+    def add_owned_mesh(
+        self,
+        owner: int,
+        mesh: str,
+        cls: str,
+        actor: int,
+        procs: Sequence[Proc],
+        labels: Sequence[str],
+        sizes: Sequence[int],
+    ) -> None: ...
+    def remove_owned_mesh(self, owner: int, actor: int, mesh: str) -> None: ...
+    def death_of(self, proc: Proc) -> dict[str, Any] | None: ...
+    def stats(self) -> dict[str, int]: ...
+
+class Targets:
+    """A prepared list of receivers: built once for each mesh or slice, used for each send."""
+
+    def __init__(self, actors: Sequence[Address], ranks: Sequence[int]) -> None: ...
+    def __len__(self) -> int: ...
+    def one(self, index: int) -> Targets: ...
+
+# The pickle of small plain objects; None for others.
+def dumps_plain(value: object) -> bytes | None: ...
+
+# Loads such a pickle; anything else by otherwise(data).
+def loads_plain(data: bytes | memoryview, otherwise: Callable[[Any], Any]) -> Any: ...
+def encode_value(value: object) -> bytes: ...
+def encode_event(event: dict[str, Any]) -> bytes: ...
+def decode_value(data: bytes) -> object: ...

@@ -1,0 +1,220 @@
+"""A mesh of actors: what spawn() returns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from monarch import _runtime
+from monarch._src.actor import Actor, check_class
+from monarch._src.answers import collect_done, failure_error
+from monarch._src.endpoint import Endpoint, EndpointProperty, NotAnEndpoint
+from monarch._src.future import Future
+from monarch._src.mesh_trait import MeshTrait
+from monarch._src.owned import STOP_ACTOR_TIMEOUT
+from monarch._src.readiness import Readiness
+from monarch._src.receiver import Receiver
+from monarch._src.shape import Shape, Slice
+
+if TYPE_CHECKING:
+    from monarch._runtime import Inbox, Proc, Targets
+    from monarch._src.context import Instance
+    from monarch._src.failure import FailureEvent
+    from monarch._src.owned import Stopping
+
+T = TypeVar("T", bound=Actor)
+
+
+def class_name(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+class ActorMeshCore:
+    """What a spawned mesh and all its slices share."""
+
+    is_procs = False
+
+    def __init__(self, name: str, cls: type, actor: int, readiness: Readiness, owner_label: str) -> None:
+        self.name = name
+        self.cls = cls
+        self.actor = actor
+        self.readiness = readiness
+        self.owner_label = owner_label
+        self.procs: list[Proc] = []  # in rank order, once ready
+        self.created: Future[None] | None = None  # with the spawner only: all members have mailboxes
+        self.owner: Instance | None = None
+        self.stopped: dict[str, Any] | None = None
+        self.endpoints: dict[str, EndpointProperty] = {}
+
+    def watch_creation(self, owner: Instance, answers: Inbox, count: int) -> None:
+        """`answers` gets one from each member once it has a mailbox."""
+
+        def error(event: FailureEvent) -> BaseException:
+            return failure_error(event, None, self.owner_label)
+
+        self.owner = owner
+        self.created = Future._from_receiver(Receiver(owner.runtime, answers), collect_done(count, error))
+
+    def begin_stop(self, reason: str) -> Stopping:
+        """Asks all members to end."""
+        if self.stopped is not None or self.readiness.error is not None or self.owner is None:
+            return lambda deadline: None
+        owner = self.owner
+        self.stopped = {
+            "kind": "stopped",
+            "mesh": self.name,
+            "actor_class": class_name(self.cls),
+            "reason": reason,
+        }
+        runtime = owner.runtime
+        calls: list[Inbox] = []
+
+        def send() -> None:
+            runtime.remove_owned_mesh(owner.actor, self.actor, self.name)
+            count = len(self.procs)
+            call = runtime.open_call(owner.actor, count)
+            calls.append(call)
+            targets = _runtime.Targets([(*proc, self.actor) for proc in self.procs], range(count))
+            meta = _runtime.encode_value({"reason": reason})
+            runtime.send(owner.actor, _runtime.STOP_ACTOR, targets, _runtime.NONE, meta, [], call)
+
+        # Behind the creation, which may be still to come.
+        self.readiness.post(send, lambda error: None)
+
+        def wait(deadline: float) -> None:
+            self.readiness.wait_over(max(0.0, deadline - time.monotonic()))
+            if not calls:
+                return
+            call = calls[0]
+            for _ in range(len(self.procs)):
+                if not runtime.wait(call, max(0.0, deadline - time.monotonic())):
+                    return
+                call.try_pop()
+
+        return wait
+
+    def stop(self, reason: str) -> None:
+        if self.owner is not None and self in self.owner.owned:
+            self.owner.owned.remove(self)
+        self.readiness.wait()
+        self.begin_stop(reason)(time.monotonic() + STOP_ACTOR_TIMEOUT)
+
+
+class ActorMesh(MeshTrait, Generic[T]):
+    """Actors of one class, one in each process of a mesh. Its endpoints are attributes."""
+
+    def __init__(self, core: ActorMeshCore, shape: Shape, *, spawned_here: bool = False) -> None:
+        core.endpoints = core.endpoints or check_class(core.cls, _RESERVED)
+        self._core = core
+        self._shape = shape
+        self._spawned_here = spawned_here
+        self._prepared: Targets | None = None
+
+    # --- the mesh as its endpoints see it ---
+
+    def _mesh_name(self) -> str:
+        return self._core.name
+
+    def _owner_label(self) -> str:
+        return self._core.owner_label
+
+    def _class_name(self) -> str:
+        return class_name(self._core.cls)
+
+    def _shape_now(self) -> Shape:
+        return self._shape
+
+    def _readiness(self) -> Readiness:
+        return self._core.readiness
+
+    def _stop_event(self) -> dict[str, Any] | None:
+        return self._core.stopped
+
+    def _targets(self) -> Targets:
+        if self._prepared is None:
+            core = self._core
+            addresses = [(*core.procs[rank], core.actor) for rank in self._shape.ndslice]
+            self._prepared = _runtime.Targets(addresses, range(len(addresses)))
+        return self._prepared
+
+    def _targets_now(self) -> Targets | None:
+        core = self._core
+        if core.stopped is not None or not core.readiness.ready:
+            return None
+        return self._prepared or self._targets()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "_core" not in self.__dict__:
+            raise AttributeError(name)
+        cls = self._core.cls
+        declared = self._core.endpoints.get(name)
+        if declared is not None:
+            found: Endpoint[..., Any] = Endpoint(self, name, declared)
+            self.__dict__[name] = found
+            return found
+        if hasattr(cls, name):
+            return NotAnEndpoint(self, cls.__qualname__, name, getattr(cls, name))
+        raise AttributeError(f"{cls.__qualname__} has no attribute {name!r}")
+
+    # --- the mesh as an array ---
+
+    @property
+    def _ndslice(self) -> Slice:
+        return self._shape.ndslice
+
+    @property
+    def _labels(self) -> Sequence[str]:
+        return self._shape.labels
+
+    def _new_with_shape(self, shape: Shape) -> ActorMesh[T]:
+        return ActorMesh(self._core, shape)
+
+    # --- life ---
+
+    @property
+    def initialized(self) -> Future[None]:
+        """Done when the actors exist in their processes; their `__init__` may still run."""
+        core = self._core
+        return core.created or Future._from_function(core.readiness.wait)
+
+    def stop(self, reason: str = "stopped by client") -> Future[None]:
+        """Stops the actors: first what they own, then their `__cleanup__(None)`. Done when all are gone."""
+        if self._core.owner is None:
+            raise NotImplementedError(
+                "Cannot call stop on an ActorMeshRef: only the mesh that spawn() returned can be"
+            )
+        if not self._spawned_here:
+            return Future._from_error(
+                NotImplementedError(
+                    "Cannot call stop on an ActorMeshRef: this is a slice of the mesh that was spawned"
+                )
+            )
+        core = self._core
+        return Future._from_function(lambda: core.stop(reason), eager=True)
+
+    @property
+    def _name(self) -> Future[str]:
+        return Future._from_value(f"{self._core.name}-{self._core.actor}")
+
+    def __repr__(self) -> str:
+        return f"ActorMesh(class={class_name(self._core.cls)}, name={self._core.name!r}, shape={self._shape})"
+
+    def __reduce__(self) -> Any:
+        core = self._core
+        core.readiness.wait()
+        if core.created is not None and not core.created.is_done():
+            # Whoever gets the reference may call before the spawner's own messages have made the actors.
+            core.created._wait(None)
+        return (_rebuild, (core.name, core.cls, core.actor, core.procs, core.owner_label, self._shape))
+
+
+_RESERVED = frozenset(name for name in dir(ActorMesh) if not name.startswith("__"))
+
+
+def _rebuild(
+    name: str, cls: type, actor: int, procs: list[Proc], owner_label: str, shape: Shape
+) -> ActorMesh[Any]:
+    core = ActorMeshCore(name, cls, actor, Readiness.done(), owner_label)
+    core.procs = procs
+    return ActorMesh(core, shape)

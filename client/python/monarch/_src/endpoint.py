@@ -1,0 +1,380 @@
+"""Methods of an actor that others may call, and the ways to call them."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable, Generator, Iterator
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
+
+from monarch import _runtime
+from monarch._src import pickling
+from monarch._src.answers import collect_all, collect_one
+from monarch._src.context import context
+from monarch._src.future import Future
+from monarch._src.receiver import Receiver
+
+if TYPE_CHECKING:
+    from typing import Concatenate
+
+    from typing_extensions import ParamSpec
+
+    from monarch._runtime import Inbox, Targets
+    from monarch._src.context import Instance
+    from monarch._src.port import Port
+    from monarch._src.readiness import Readiness
+    from monarch._src.shape import Shape
+    from monarch._src.value_mesh import ValueMesh
+
+    P = ParamSpec("P")
+else:
+    # The names are only used in annotations, which nobody evaluates here.
+    P = TypeVar("P")
+
+R = TypeVar("R")
+A = TypeVar("A")
+
+_CO_COROUTINE = 0x80
+_PROPAGATORS = (None, "cached", "inspect", "mocked")
+
+
+def is_coroutine_function(function: Any) -> bool:
+    """As inspect's, which takes longer to import than a worker to start."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    return code is not None and bool(code.co_flags & _CO_COROUTINE)
+
+
+class EndpointProperty:
+    """What `@endpoint` leaves in the class: not callable; spawned meshes offer the ways to call it."""
+
+    concurrent = False
+
+    def __init__(
+        self, method: Callable[..., Any], propagate: Any, explicit_response_port: bool, instrument: bool
+    ) -> None:
+        if not (
+            propagate in _PROPAGATORS if isinstance(propagate, (str, type(None))) else callable(propagate)
+        ):
+            raise ValueError(
+                f"propagate is None, 'cached', 'inspect', 'mocked' or a callable, not {propagate!r}"
+            )
+        self._method = method
+        self._propagator = propagate
+        self._explicit_response_port = explicit_response_port
+        self._instrument = instrument
+        self.takes_port = explicit_response_port  # the method does, as its first argument
+        self.is_async = is_coroutine_function(method)
+        self.__doc__ = method.__doc__
+        self.__name__ = getattr(method, "__name__", "endpoint")
+
+    def __get__(self, instance: Any, owner: Any = None) -> EndpointProperty:
+        return self
+
+
+@overload
+def endpoint(
+    method: Callable[Concatenate[Any, P], Any], *, propagate: Any = ..., instrument: bool = ...
+) -> Endpoint[P, Any]: ...
+@overload
+def endpoint(
+    *, propagate: Any = ..., explicit_response_port: bool = ..., instrument: bool = ...
+) -> Callable[[Callable[..., Any]], Endpoint[..., Any]]: ...
+def endpoint(
+    method: Any = None,
+    *,
+    propagate: Any = None,
+    explicit_response_port: bool = False,
+    instrument: bool = True,
+) -> Any:
+    """Makes a method callable from other processes.
+
+    Args:
+        method: the method, sync or async; a class has only one of the two kinds.
+        propagate: how tensors' shapes pass through; for the tensor engine.
+        explicit_response_port: the method gets a `Port` as first argument and answers by it, when and as often as it
+            likes; what it returns is ignored.
+        instrument: whether invocations are traced.
+    """
+    if method is None:
+        return functools.partial(
+            endpoint,
+            propagate=propagate,
+            explicit_response_port=explicit_response_port,
+            instrument=instrument,
+        )
+    return EndpointProperty(method, propagate, explicit_response_port, instrument)
+
+
+class _Signature:
+    """Checks arguments as a call of the method would, faster than inspect does for the usual ones."""
+
+    __slots__ = ("_full", "_method", "_names", "_required", "_skip")
+
+    def __init__(self, method: Any, skip: int) -> None:
+        code: Any = getattr(method, "__code__", None)
+        self._method = method
+        self._skip = skip
+        self._full: Any = None
+        self._names: tuple[str, ...] | None = None
+        self._required = 0
+        plain = isinstance(method, FunctionType) and not hasattr(method, "__wrapped__")
+        # No *args, no **kwargs, no keyword-only and no positional-only arguments.
+        if not plain or code.co_flags & 0x0C or code.co_kwonlyargcount or code.co_posonlyargcount:
+            return
+        self._names = code.co_varnames[skip : code.co_argcount]
+        self._required = len(self._names) - len(method.__defaults__ or ())
+
+    def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        names = self._names
+        if names is not None:
+            given = len(args)
+            if not kwargs:
+                if self._required <= given <= len(names):
+                    return
+            elif given <= len(names):
+                rest = names[given:]
+                required = names[given : self._required]
+                if all(name in rest for name in kwargs) and all(name in kwargs for name in required):
+                    return
+        if self._full is None:
+            import inspect
+
+            self._full = inspect.signature(self._method)
+        self._full.bind(*((None,) * self._skip), *args, **kwargs)
+
+
+@functools.lru_cache(maxsize=4096)
+def signature_of(method: Any, skip: int) -> _Signature:
+    return _Signature(method, skip)
+
+
+class EndpointTarget(Protocol):
+    """A mesh, as far as its endpoints need it."""
+
+    def _mesh_name(self) -> str: ...
+    def _owner_label(self) -> str: ...
+    def _class_name(self) -> str: ...
+    def _shape_now(self) -> Shape: ...
+    def _targets(self) -> Targets: ...
+    # None unless messages can be sent at once.
+    def _targets_now(self) -> Targets | None: ...
+    def _readiness(self) -> Readiness: ...
+    def _stop_event(self) -> dict[str, Any] | None: ...
+
+
+class Endpoint(Generic[P, R]):
+    """An endpoint of a mesh of actors, bound to the mesh or slice it was taken from.
+
+    Arguments are checked and pickled by the call itself, in the calling thread; the message goes out at the call and
+    not when its future is looked at.
+    """
+
+    def __init__(self, mesh: EndpointTarget, name: str, declared: EndpointProperty | None) -> None:
+        self._mesh = mesh
+        self._name = name
+        self._declared = declared
+        self._size = len(mesh._shape_now())
+        shape = mesh._shape_now()
+        self._meta = _runtime.encode_value([name, shape.labels, shape.ndslice.sizes])
+        self._call_name = f"{mesh._mesh_name()}.{name}()"
+        self._collect_one = collect_one(self._describe)
+        self._signature: _Signature | None = None
+        if declared is not None:
+            # self, and the port that the runtime adds.
+            self._signature = signature_of(declared._method, 2 if declared.takes_port else 1)
+
+    # --- the ways to call ---
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Future[ValueMesh[R]]:
+        """Calls every member; the future has all their answers, or the exception of the lowest rank that failed."""
+        receiver = self._send(args, kwargs, None, self._size)
+        return Future._from_receiver(
+            receiver, collect_all(self._describe, self._mesh._shape_now(), self._size)
+        )
+
+    def call_one(self, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """Calls the only member of a mesh of one."""
+        if self._size != 1:
+            raise ValueError(f"call_one requires exactly 1 actor, but mesh has {self._size}")
+        return Future._from_receiver(self._send(args, kwargs, None, 1), self._collect_one)
+
+    def choose(self, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """Calls one member, chosen at random."""
+        receiver = self._send(args, kwargs, random.randrange(self._size), 1)
+        return Future._from_receiver(receiver, self._collect_one)
+
+    def stream(self, *args: P.args, **kwargs: P.kwargs) -> Iterator[Future[R]]:
+        """Calls every member; gives as many futures, done in the order in which answers arrive."""
+        receiver = self._send(args, kwargs, None, self._size)
+
+        def futures() -> Generator[Future[R], None, None]:
+            for _ in range(self._size):
+                yield Future._from_receiver(receiver, self._collect_one)
+
+        return futures()
+
+    def broadcast(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Sends to every member and asks for no answer."""
+        self._post(args, kwargs, None)
+
+    def rref(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        if self._declared is not None and self._declared._propagator in ("cached", "mocked"):
+            raise NotImplementedError(
+                f"propagate={self._declared._propagator!r} is not available for actor endpoints"
+            )
+        raise NotImplementedError("rref needs the tensor engine")
+
+    # --- sending ---
+
+    def _describe(self) -> tuple[str, str, str, str]:
+        mesh = self._mesh
+        return (self._call_name, mesh._owner_label(), mesh._mesh_name(), mesh._class_name())
+
+    def _send(self, args: Any, kwargs: Any, only: int | None, answers: int) -> Receiver:
+        """Sends to all members, or only to one; the receiver gets as many answers."""
+        instance = context().actor_instance
+        runtime = instance.runtime
+        parts = self._pack(args, kwargs)
+        targets = self._mesh._targets_now() if only is None else None
+        if targets is not None:
+            return Receiver(runtime, runtime.call(instance.actor, targets, self._meta, parts))
+        call = runtime.open_call(instance.actor, answers)
+        self._transmit(instance, parts, only, call, answers)
+        return Receiver(runtime, call)
+
+    def _post(self, args: Any, kwargs: Any, only: int | None) -> None:
+        instance = context().actor_instance
+        self._transmit(instance, self._pack(args, kwargs), only, None, 0)
+
+    def _pack(self, args: Any, kwargs: Any) -> list[Any]:
+        """Checks and pickles the arguments."""
+        if self._signature is not None:
+            self._signature.check(args, kwargs)
+        return pickling.dumps_call(args, kwargs)
+
+    def _transmit(
+        self, instance: Instance, parts: list[Any], only: int | None, call: Inbox | None, answers: int
+    ) -> None:
+        """Sends now, or when the mesh is ready."""
+        runtime, mesh = instance.runtime, self._mesh
+
+        def send() -> None:
+            targets = mesh._targets() if only is None else mesh._targets().one(only)
+            runtime.send(instance.actor, _runtime.CALL, targets, _runtime.PICKLE, self._meta, parts, call)
+
+        def fail(event: dict[str, Any]) -> None:
+            if call is not None:
+                for rank in range(answers):
+                    runtime.fail_call(call, rank, event)
+
+        stopped = mesh._stop_event()
+        if stopped is not None:
+            fail(stopped)
+            return
+        readiness = mesh._readiness()
+        if readiness.ready:
+            send()
+        else:
+            readiness.post(send, lambda error: fail({"kind": "start_failed", "reason": str(error)}))
+
+    def _send_to_port(self, args: Any, kwargs: Any, port: Port[Any], selection: str) -> None:
+        """As broadcast, or to one at random, with the answers going to a port of this process."""
+        parts = self._pack(args, kwargs)
+        instance = context().actor_instance
+        only = random.randrange(self._size) if selection == "choose" else None
+
+        def send() -> None:
+            targets = self._mesh._targets() if only is None else self._mesh._targets().one(only)
+            instance.runtime.send(
+                instance.actor,
+                _runtime.CALL,
+                targets,
+                _runtime.PICKLE,
+                self._meta,
+                parts,
+                port._local_inbox(),
+            )
+
+        self._mesh._readiness().post(send, port._send_error)
+
+
+def send(
+    endpoint: Endpoint[Any, Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    port: Port[Any] | None = None,
+    selection: str = "all",
+) -> None:
+    """Sends a call whose answers go to `port`; without one, as `broadcast`. `selection` is "all" or "choose"."""
+    if selection not in ("all", "choose"):
+        raise ValueError(f"selection is 'all' or 'choose', not {selection!r}")
+    if port is not None:
+        endpoint._send_to_port(args, kwargs, port, selection)
+    elif selection == "all":
+        endpoint._post(args, kwargs, None)
+    else:
+        endpoint._post(args, kwargs, random.randrange(endpoint._size))
+
+
+class NotAnEndpoint:
+    """A member of the actor's class that is no endpoint, as seen on a mesh."""
+
+    def __init__(self, mesh: Any, class_name: str, name: str, value: Any) -> None:
+        self._mesh = mesh
+        self._class_name = class_name
+        self._name = name
+        self._value = value
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            f"{self._class_name}.{self._name} is not an endpoint, so it cannot be called on a mesh. Decorate it with "
+            f"@endpoint, or wrap it: as_endpoint(mesh.{self._name}).call(...)"
+        )
+
+
+# The endpoint by which as_endpoint reaches plain methods; every actor has it.
+INVOKE = "_monarch_invoke"
+INVOKE_EXPLICIT = "_monarch_invoke_explicit"
+
+
+class _BoundMethodEndpoint(Endpoint[Any, Any]):
+    def __init__(self, target: NotAnEndpoint, invoke: str) -> None:
+        super().__init__(target._mesh, invoke, None)
+        self._method_name = target._name
+        self._call_name = f"{target._mesh._mesh_name()}.{target._name}()"
+
+    def _pack(self, args: Any, kwargs: Any) -> list[Any]:
+        return super()._pack((self._method_name, args, kwargs), {})
+
+
+def as_endpoint(
+    bound: Any, *, propagate: Any = None, explicit_response_port: bool = False
+) -> Endpoint[Any, Any]:
+    """An endpoint for a plain method, as found on a mesh."""
+    if not isinstance(bound, NotAnEndpoint):
+        raise ValueError(f"as_endpoint takes a method of a mesh that is not an endpoint, not {bound!r}")
+    return _BoundMethodEndpoint(bound, INVOKE_EXPLICIT if explicit_response_port else INVOKE)
+
+
+class Accumulator(Generic[R, A]):
+    """Folds the answers of a mesh, in the order in which they arrive."""
+
+    def __init__(self, endpoint: Endpoint[Any, R], identity: A, combine: Callable[[A, R], A]) -> None:
+        self._endpoint = endpoint
+        self._identity = identity
+        self._combine = combine
+
+    def accumulate(self, *args: Any, **kwargs: Any) -> Future[A]:
+        """Calls the endpoint on every member now; the future has combine(...combine(identity, first)..., last)."""
+        futures = list(self._endpoint.stream(*args, **kwargs))
+
+        def fold() -> A:
+            value = self._identity
+            for future in futures:
+                value = self._combine(value, future.get())
+            return value
+
+        return Future._from_function(fold)

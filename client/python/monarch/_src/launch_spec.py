@@ -1,0 +1,131 @@
+"""What a worker process is started with: the client's own surroundings, and how to find this package."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import subprocess
+import sys
+from typing import Any
+
+from monarch import _runtime
+
+# Runs before any import but `sys`. The directory of the package stands first only while the package itself is
+# imported, and the working directory never: a file there must not shadow a module.
+_START = (
+    "import sys; d = sys.argv.pop(1); sys.path = [d] + [p for p in sys.path if p]; import monarch; "
+    "del sys.path[0]; from monarch._worker import main; main()"
+)
+
+
+class BootstrapCommand:
+    """A program that starts a worker: it ends in running `default_bootstrap_cmd()`'s program and arguments.
+
+    Attributes:
+        program, arg0, args: what is executed.
+        env: added to the client's environment.
+    """
+
+    def __init__(self, program: str, arg0: str | None, args: list[str], env: dict[str, str]) -> None:
+        self.program = program
+        self.arg0 = arg0
+        self.args = list(args)
+        self.env = dict(env)
+
+    def with_env(self, env: dict[str, str]) -> BootstrapCommand:
+        """A copy with more in its environment."""
+        return BootstrapCommand(self.program, self.arg0, self.args, {**self.env, **env})
+
+    def __repr__(self) -> str:
+        return f"BootstrapCommand(program={self.program!r}, args={self.args!r}, env={self.env!r})"
+
+
+def package_parent() -> str:
+    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def default_bootstrap_cmd(executable: str | None = None) -> BootstrapCommand:
+    """How workers are started unless said otherwise: this interpreter, with this package."""
+    program = executable or sys.executable
+    flags = subprocess._args_from_interpreter_flags() if executable is None else []  # type: ignore[attr-defined]
+    return BootstrapCommand(program, None, [*flags, "-c", _START, package_parent()], {})
+
+
+def search_path() -> list[str]:
+    """sys.path with every entry absolute: workers may change their directory."""
+    return [os.path.abspath(entry) if isinstance(entry, str) else str(entry) for entry in sys.path]
+
+
+def _umask() -> int:
+    # os.umask() can be read only by setting it, for all threads.
+    with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+        found = re.search(r"^Umask:\s*([0-7]+)", status.read(), re.MULTILINE)
+    return int(found[1], 8) if found else 0o022
+
+
+def _limits() -> list[tuple[int, int, int]]:
+    def unsigned(value: int) -> int:
+        return value & 0xFFFFFFFFFFFFFFFF
+
+    names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+    numbers = {getattr(resource, name) for name in names} - {resource.RLIMIT_CORE}
+    out = []
+    for number in sorted(numbers):
+        soft, hard = resource.getrlimit(number)
+        out.append((number, unsigned(soft), unsigned(hard)))
+    return out
+
+
+def _cpus(text: str) -> list[int]:
+    """Numbers of a list like "0-3,8"."""
+    out: list[int] = []
+    for item in text.split(","):
+        first, _, last = item.partition("-")
+        out += range(int(first), int(last or first) + 1)
+    return out
+
+
+def _environment(extra: dict[str, str]) -> list[bytes]:
+    env = dict(os.environb)
+    env.update({os.fsencode(key): os.fsencode(value) for key, value in extra.items()})
+    return [key + b"=" + value for key, value in env.items()]
+
+
+def make_spec(command: BootstrapCommand, boot: bytes, bind: dict[str, str] | None = None) -> dict[str, Any]:
+    """One process' specification for the control plane."""
+    argv = [command.program, *command.args]
+    cpus = sorted(os.sched_getaffinity(0))
+    numa = []
+    for key, value in (bind or {}).items():
+        if key == "cpus":
+            cpus = _cpus(value)
+        elif key in ("cpunodebind", "membind", "physcpubind"):
+            numa.append(f"--{key}={value}")
+        else:
+            raise ValueError(f"proc_bind has cpunodebind, membind, physcpubind and cpus, not {key!r}")
+    if numa:
+        argv = ["numactl", *numa, "--", *argv]
+    return {
+        "argv": [os.fsencode(arg) for arg in argv],
+        "env": _environment(command.env),
+        "cwd": os.getcwdb(),
+        "umask": _umask(),
+        "limits": _limits(),
+        "cpus": cpus,
+        "boot": boot,
+    }
+
+
+def make_boot(root: Any, *, own_interpreter: bool) -> bytes:
+    """What the worker is told before it loads anything."""
+    boot: dict[str, Any] = {"root": list(root), "executable": "" if own_interpreter else sys.executable}
+    if own_interpreter:
+        boot["path"] = search_path()
+    else:
+        # Another interpreter has its own libraries: only what this program added to the search path.
+        own = os.path.dirname(os.__file__)
+        boot["extra_path"] = [
+            p for p in search_path() if not p.startswith((own, sys.prefix, sys.base_prefix))
+        ]
+    return _runtime.encode_value(boot)

@@ -1,0 +1,114 @@
+"""Arguments, results and classes as bytes, with large buffers beside them."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+from collections.abc import Callable, Sequence
+from types import FunctionType, ModuleType
+from typing import Any
+
+from monarch import _runtime
+
+# Smaller buffers cost less inside the stream than a part of their own.
+_OUT_OF_BAND_MIN = 1024
+_PLAIN = frozenset((int, float, str, bytes, bool, type(None), complex))
+
+
+class _NeedsCloudpickle(Exception):
+    pass
+
+
+def _importable(obj: Any) -> bool:
+    """Whether another process finds the class or function by its name."""
+    module = getattr(obj, "__module__", None)
+    if module is None or module == "__main__" or "<locals>" in obj.__qualname__:
+        return False
+    cloudpickle = sys.modules.get("cloudpickle.cloudpickle")
+    return cloudpickle is None or not _registered_by_value(cloudpickle, module)
+
+
+def _registered_by_value(cloudpickle: ModuleType, module: str) -> bool:
+    by_value = getattr(cloudpickle, "_PICKLE_BY_VALUE_MODULES", ())
+    return any(module == name or module.startswith(name + ".") for name in by_value)
+
+
+class _FastPickler(pickle.Pickler):
+    """The standard pickler, which gives up on what only cloudpickle can send."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, (type, FunctionType)):
+            if not _importable(obj):
+                raise _NeedsCloudpickle
+        elif isinstance(obj, ModuleType):
+            raise _NeedsCloudpickle
+        return NotImplemented
+
+
+def _keep_in(buffers: list[Any]) -> Callable[[pickle.PickleBuffer], bool]:
+    """A pickler's callback: takes large buffers, and leaves the others in the stream."""
+
+    def keep(buffer: pickle.PickleBuffer) -> bool:
+        try:
+            view = buffer.raw()
+        except BufferError:  # not contiguous
+            return True
+        if view.nbytes < _OUT_OF_BAND_MIN:
+            return True
+        buffers.append(view)
+        return False
+
+    return keep
+
+
+def dumps(obj: Any) -> list[Any]:
+    """The stream and then its out-of-band buffers; raises what pickling raises."""
+    buffers: list[Any] = []
+    out = io.BytesIO()
+    try:
+        _FastPickler(out, 5, buffer_callback=_keep_in(buffers)).dump(obj)
+    except (_NeedsCloudpickle, pickle.PicklingError, AttributeError, TypeError):
+        return _cloud_dumps(obj)
+    return [out.getbuffer(), *buffers]
+
+
+def _cloud_dumps(obj: Any) -> list[Any]:
+    from monarch._src.cloud_pickler import CloudPickler
+
+    buffers: list[Any] = []
+    out = io.BytesIO()
+    CloudPickler(out, 5, _keep_in(buffers)).dump(obj)
+    return [out.getbuffer(), *buffers]
+
+
+def dumps_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """As dumps((args, kwargs)), with short ways for plain arguments."""
+    plain = _runtime.dumps_plain((args, kwargs))
+    if plain is not None:
+        return [plain]
+    if not kwargs:
+        for arg in args:
+            if type(arg) not in _PLAIN:
+                break
+        else:
+            return [pickle.dumps((args, kwargs), 5)]
+    return dumps((args, kwargs))
+
+
+def dumps_value(value: Any) -> list[Any]:
+    """As dumps, with short ways for plain values."""
+    plain = _runtime.dumps_plain(value)
+    if plain is not None:
+        return [plain]
+    if type(value) in _PLAIN:
+        return [pickle.dumps(value, 5)]
+    return dumps(value)
+
+
+def loads(parts: Sequence[memoryview] | Sequence[bytes]) -> Any:
+    """What dumps made. Buffers are used where they lie, unless others see the same bytes."""
+    if len(parts) == 1:
+        return _runtime.loads_plain(parts[0], pickle.loads)
+    buffers = [bytearray(part) if memoryview(part).readonly else part for part in parts[1:]]
+    return pickle.loads(parts[0], buffers=buffers)

@@ -1,0 +1,138 @@
+"""One-way reply addresses, and their receiving ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from monarch import _runtime
+from monarch._src import pickling
+from monarch._src.answers import error_of
+from monarch._src.context import context
+from monarch._src.future import Future
+from monarch._src.receiver import Receiver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from monarch._runtime import Address, Inbox, Message
+
+R = TypeVar("R")
+
+
+class Port(Generic[R]):
+    """Where values are sent to. Picklable: whoever gets it sends under its own name."""
+
+    def __init__(self, owner: Address, port_id: int, rank: int = 0, once: bool = False) -> None:
+        self._owner = owner
+        self._id = port_id
+        self._rank = rank
+        self._once = once
+        self._used = False
+        self._inbox: Inbox | None = None
+        self.return_undeliverable = True
+
+    def send(self, obj: R) -> None:
+        """Sends one value; a receiver that is gone does not mind."""
+        self._post(_runtime.PORT_MESSAGE, b"", pickling.dumps_value(obj))
+
+    def exception(self, exc: BaseException) -> None:
+        """Makes the receiver's recv() raise `exc`."""
+        meta = _runtime.encode_value({"type": type(exc).__qualname__, "message": str(exc), "traceback": ""})
+        self._post(_runtime.EXCEPTION, meta, pickling.dumps(exc))
+
+    def _post(self, kind: int, meta: bytes, parts: list[Any]) -> None:
+        if self._once and self._used:
+            raise RuntimeError("OncePortRef already used")
+        self._used = True
+        instance = context().actor_instance
+        instance.runtime.send_to_port(
+            instance.actor, self._owner, self._id, self._rank, kind, _runtime.PICKLE, meta, parts
+        )
+
+    def _local_inbox(self) -> Inbox:
+        if self._inbox is None:
+            raise ValueError("answers can go only to a port that was opened in this process")
+        return self._inbox
+
+    def _send_error(self, error: BaseException) -> None:
+        self.exception(error)
+
+    def __reduce__(self) -> Any:
+        return (Port, (self._owner, self._id, self._rank, self._once))
+
+    def __repr__(self) -> str:
+        return f"<Port {self._id} of actor {self._owner[3]} in proc {self._owner[1]}>"
+
+
+class PortReceiver(Generic[R]):
+    """The receiving end of a channel. It stays in the actor that opened it."""
+
+    def __init__(self, receiver: Receiver, once: bool, ranked: bool = False) -> None:
+        self._receiver = receiver
+        self._once = once
+        self._used = False
+        self._ranked = ranked
+
+    def recv(self) -> Future[R]:
+        """The next message; taken when the future is first looked at."""
+        if self._once and self._used:
+            raise ValueError("OncePort is already used")
+        self._used = True
+        return Future._from_receiver(self._receiver, _collect_message(self._ranked))
+
+    def ranked(self) -> RankedPortReceiver[R]:
+        """The same messages, each with its sender's rank."""
+        return RankedPortReceiver(self._receiver, self._once, True)
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"cannot pickle {type(self).__name__!r} object: it receives for the actor that opened it"
+        )
+
+
+class RankedPortReceiver(PortReceiver[Any], Generic[R]):
+    """recv() gives (rank, value)."""
+
+
+def _collect_message(ranked: bool) -> Callable[[Future[Any], Message | None], None]:
+    def collect(future: Future[Any], message: Message | None) -> None:
+        if message is None:
+            future._set_error(EOFError("Port closed: no message will come"))
+            return
+        if message.kind == _runtime.FAILURE:
+            future._set_error(error_of(message, ("port", "<root>", "", "")))
+            return
+        if message.payload_kind == _runtime.VALUE:
+            value = _runtime.decode_value(bytes(message.parts[0])) if message.parts else None
+        else:
+            value = pickling.loads(message.parts)
+        if message.kind == _runtime.EXCEPTION:
+            future._set_error(cast("BaseException", value))
+        else:
+            future._set_value((message.rank, value) if ranked else value)
+
+    return collect
+
+
+def _open(once: bool) -> tuple[Port[Any], Receiver]:
+    instance = context().actor_instance
+    inbox = instance.runtime.open_port(instance.actor)
+    port: Port[Any] = Port(instance.address, inbox.id, once=once)
+    port._inbox = inbox
+    return port, Receiver(instance.runtime, inbox)
+
+
+class Channel(Generic[R]):
+    """A port and its receiver."""
+
+    @staticmethod
+    def open(once: bool = False) -> tuple[Port[R], PortReceiver[R]]:
+        """A channel of the current actor; with `once`, for one message."""
+        port, receiver = _open(once)
+        return port, PortReceiver(receiver, once)
+
+    @staticmethod
+    def open_ranked(once: bool = False) -> tuple[Port[R], RankedPortReceiver[R]]:
+        """As open(); the receiver gives (rank, value)."""
+        port, receiver = _open(once)
+        return port, RankedPortReceiver(receiver, once, True)

@@ -1,0 +1,245 @@
+"""A mesh of processes, on which actors are spawned."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from monarch import _runtime
+from monarch._src import pickling
+from monarch._src.actor import Actor, check_class
+from monarch._src.actor_mesh import _RESERVED, ActorMesh, ActorMeshCore, class_name
+from monarch._src.context import Instance, context
+from monarch._src.endpoint import signature_of
+from monarch._src.future import Future
+from monarch._src.mesh_trait import MeshTrait
+from monarch._src.readiness import Readiness
+from monarch._src.shape import Shape, Slice
+
+if TYPE_CHECKING:
+    from monarch._runtime import Inbox, Proc
+    from monarch._src.host_mesh import HostMesh
+    from monarch._src.owned import Stopping
+
+T = TypeVar("T", bound=Actor)
+
+# Between a stop's TERM, which follows the grace period, and KILL.
+_KILL_AFTER_MS = 1000
+
+
+class ProcMeshCore:
+    """What a mesh of processes and all its slices share."""
+
+    is_procs = True
+
+    def __init__(self, name: str, readiness: Readiness, procs: list[Proc], owner: Instance | None) -> None:
+        self.name = name
+        self.readiness = readiness
+        self.procs = procs  # in rank order, once ready
+        self.pids: list[int] = []
+        self.owner = owner  # None: a reference
+        self.stopped = False
+
+    def begin_stop(self, reason: str) -> Stopping:
+        """Stops the processes on a thread of its own, for the control plane's requests block."""
+        if self.owner is None or self.stopped or self.readiness.error is not None:
+            return lambda deadline: None
+        self.stopped = True
+
+        def stop() -> None:
+            self.readiness.wait_over()
+            if self.readiness.error is None:
+                self.end_procs(reason)
+
+        stopping = Future._from_function(stop, eager=True)
+
+        def wait(deadline: float) -> None:
+            # Longer than the daemon's own ladder takes, and so only for a daemon that does not answer.
+            stopping._wait(max(0.0, deadline - time.monotonic()) + 15.0)
+
+        return wait
+
+    def end_procs(self, reason: str) -> None:
+        """Blocks until they are gone."""
+        from monarch._src.process import process
+
+        if self.owner is not None:
+            self.owner.runtime.remove_owned_mesh(self.owner.actor, 0, self.name)
+        process().control().stop_procs(self.procs, 0, _KILL_AFTER_MS, reason)
+
+    def stop(self, reason: str) -> None:
+        if self.owner is not None and self in self.owner.owned:
+            self.owner.owned.remove(self)
+        self.begin_stop(reason)(time.monotonic())
+
+
+class ProcMesh(MeshTrait):
+    """Processes, started by `HostMesh.spawn_procs`. A slice of it is a reference: it can spawn, but not stop."""
+
+    def __init__(self, core: ProcMeshCore, shape: Shape, host_mesh: HostMesh, *, whole: bool = False) -> None:
+        self._core = core
+        self._shape = shape
+        self._host_mesh = host_mesh
+        self._whole = whole and core.owner is not None
+
+    @property
+    def _ndslice(self) -> Slice:
+        return self._shape.ndslice
+
+    @property
+    def _labels(self) -> Sequence[str]:
+        return self._shape.labels
+
+    def _new_with_shape(self, shape: Shape) -> ProcMesh:
+        return ProcMesh(self._core, shape, self._host_mesh)
+
+    @property
+    def host_mesh(self) -> HostMesh:
+        """The host of a mesh of one process."""
+        if len(self) != 1:
+            raise NotImplementedError("host_mesh is there only for a mesh of one process")
+        return self._host_mesh
+
+    @property
+    def initialized(self) -> Future[bool]:
+        """Done when the processes are up and the bootstrap function has run in each."""
+
+        def wait() -> bool:
+            self._core.readiness.wait()
+            return True
+
+        return Future._from_function(wait)
+
+    def pids(self) -> list[int]:
+        """The processes' ids on their hosts, in the order of ranks; waits until they are up."""
+        self._core.readiness.wait()
+        if not self._core.pids:
+            raise NotImplementedError("process ids are known where the processes were spawned")
+        return [self._core.pids[rank] for rank in self._ndslice]
+
+    def spawn(self, name: str, Class: type[T], *args: Any, **kwargs: Any) -> T:
+        """Creates one actor in each process and returns the mesh of them, at once.
+
+        Args:
+            name: the mesh's name in reports; it need not be unique.
+            Class: a subclass of `Actor`.
+            *args, **kwargs: for `Class.__init__`; pickled here and now.
+        """
+        if not (isinstance(Class, type) and issubclass(Class, Actor)):
+            raise ValueError(
+                f"{Class!r} must subclass monarch.service.Actor to spawn it (monarch.actor.Actor)"
+            )
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a mesh is a str, not {name!r}")
+        check_class(Class, _RESERVED)
+        if Class.__init__ is not object.__init__:
+            signature_of(Class.__init__, 1).check(args, kwargs)
+        parts = pickling.dumps((Class, args, kwargs))
+        return cast("T", self._spawn(context().actor_instance, name, Class, parts))
+
+    def _spawn(self, owner: Instance, name: str, cls: type, parts: list[Any]) -> ActorMesh[Any]:
+        base = self._core
+        count = len(self)
+        actor = owner.runtime.next_actor_id()
+        core = ActorMeshCore(name, cls, actor, Readiness(), owner.label)
+        created = owner.runtime.open_call(owner.actor, count)
+        core.watch_creation(owner, created, count)
+        owner.owned.append(core)
+        shape = Shape(self._labels, Slice.new_row_major(self._ndslice.sizes))
+        mesh: ActorMesh[Any] = ActorMesh(core, shape, spawned_here=True)
+
+        def create() -> None:
+            core.procs = [base.procs[rank] for rank in self._ndslice]
+            self._send_create(owner, core, shape, parts, created)
+            core.readiness.set_ready()
+
+        def fail(error: BaseException) -> None:
+            if core in owner.owned:
+                owner.owned.remove(core)
+            text = f"error spawning actor mesh: {error}"
+            for rank in range(count):
+                owner.runtime.fail_call(created, rank, {"kind": "start_failed", "mesh": name, "reason": text})
+            core.readiness.set_error(type(error)(text) if type(error) is RuntimeError else error)
+
+        if base.stopped:
+            fail(RuntimeError("`ProcMesh` has already been stopped"))
+        else:
+            base.readiness.post(create, fail)
+        return mesh
+
+    def _send_create(
+        self, owner: Instance, core: ActorMeshCore, shape: Shape, parts: list[Any], created: Inbox
+    ) -> None:
+        runtime = owner.runtime
+        labels, sizes = shape.labels, shape.ndslice.sizes
+        cls = class_name(core.cls)
+        runtime.add_owned_mesh(owner.actor, core.name, cls, core.actor, core.procs, labels, sizes)
+        # A reference, and not this mesh: it is still on its way to ready.
+        reference = _rebuild(self._core.name, self._core.procs, self._shape, self._host_mesh)
+        info = pickling.dumps({"proc_mesh": reference, "host_mesh": self._host_mesh})[0]
+        meta = {
+            "actor": core.actor,
+            "name": core.name,
+            "class": cls,
+            "mesh": core.name,
+            "labels": labels,
+            "sizes": sizes,
+            "owner": list(owner.address),
+            "owner_label": owner.label,
+        }
+        for rank, proc in enumerate(core.procs):
+            meta["rank"] = rank
+            targets = _runtime.Targets([(*proc, 0)], [rank])
+            runtime.send(
+                owner.actor,
+                _runtime.CREATE,
+                targets,
+                _runtime.PICKLE,
+                _runtime.encode_value(meta),
+                [info, *parts],
+                created,
+            )
+
+    def stop(self, reason: str = "stopped by client") -> Future[None]:
+        """Stops the actors and ends the processes."""
+        if not self._whole:
+            raise ValueError("ProcMesh is not owned; must be stopped by an owner")
+        core = self._core
+        return Future._from_function(lambda: core.stop(reason))
+
+    async def __aenter__(self) -> ProcMesh:
+        if self._core.stopped:
+            raise RuntimeError("`ProcMesh` has already been stopped")
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        if not self._core.stopped:
+            await self.stop()
+
+    def __repr__(self) -> str:
+        return f"ProcMesh(name={self._core.name!r}, shape={self._shape})"
+
+    def __reduce__(self) -> Any:
+        self._core.readiness.wait()
+        return (_rebuild, (self._core.name, self._core.procs, self._shape, self._host_mesh))
+
+
+def _rebuild(name: str, procs: list[Proc], shape: Shape, host_mesh: HostMesh) -> ProcMesh:
+    return ProcMesh(ProcMeshCore(name, Readiness.done(), procs, None), shape, host_mesh)
+
+
+def own_proc_mesh(instance: Instance) -> ProcMesh:
+    """The process that runs `instance`, as a mesh of one."""
+    from monarch._src.host_mesh import local_host_mesh
+
+    core = ProcMeshCore("this_proc", Readiness.done(), [instance.runtime.self_proc], None)
+    return ProcMesh(core, Shape.unity(), instance.host_mesh or local_host_mesh())
+
+
+def start_in_background(work: Callable[[], None]) -> None:
+    """Runs work for the current actor on another thread."""
+    run = contextvars.copy_context().run
+    threading.Thread(target=run, args=(work,), name="monarch-spawn", daemon=True).start()

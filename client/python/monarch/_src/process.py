@@ -1,0 +1,203 @@
+"""This process's part in a session: a client, or a worker. There is one for each process."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from monarch import _runtime
+from monarch._src.construction import LOOK_S
+from monarch._src.context import Context, Instance
+from monarch._src.interrupt import shorten_interrupts
+
+if TYPE_CHECKING:
+    from monarch._control import Channel
+    from monarch._runtime import Message, Proc
+    from monarch._src.actor_runner import ActorRunner
+
+# What a client waits for at its end: workers have a second until they are killed.
+_GOODBYE_S = 2.0
+
+_FORKED = (
+    "monarch cannot be used in a forked child of its client: the client's threads are not in it. Start the child "
+    'anew (multiprocessing\'s "spawn" method, or subprocess).'
+)
+
+
+class Process:
+    """The runtime, the actors of this process, and the control channel once it is needed. Thread-safe."""
+
+    def __init__(self, runtime: _runtime.Runtime, *, is_client: bool, boot: dict[str, Any]) -> None:
+        self.runtime = runtime
+        self.is_client = is_client
+        self.boot = boot
+        self.self_proc: Proc = runtime.self_proc
+        self.root_proc: Proc = tuple(boot["root"]) if "root" in boot else self.self_proc
+        self.runners: dict[int, ActorRunner] = {}
+        self._lock = threading.Lock()
+        self._control: Channel | None = None
+        self._root: Instance | None = None
+        if is_client:
+            self._root = Instance(runtime, (*self.self_proc, _runtime.ROOT_ACTOR), {})
+            self._root_context = Context(self._root)
+
+    def default_context(self) -> Context:
+        """For code that runs in no actor: the root client; in a worker, its first actor, for which its threads act."""
+        if self._root is not None:
+            return self._root_context
+        for runner in list(self.runners.values()):
+            if runner.instance is not None:
+                return Context(runner.instance)
+        raise RuntimeError("no actor runs in this process yet, so there is none to act for")
+
+    def control(self) -> Channel:
+        """Loads gRPC."""
+        with self._lock:
+            if self._control is None:
+                from monarch import _control
+
+                self._control = _control.Channel(self.runtime.open_control)
+            return self._control
+
+
+_process: Process | None = None
+_lock = threading.Lock()
+_ended: str | None = None
+
+
+def process() -> Process:
+    """This process's; in a program that is no worker, the first call starts the client."""
+    found = _process
+    if found is not None:
+        return found
+    with _lock:
+        if _process is not None:
+            return _process
+        if _ended is not None:
+            raise RuntimeError(_ended)
+        return _start_client()
+
+
+def set_worker(runtime: _runtime.Runtime, boot: dict[str, Any]) -> Process:
+    global _process
+    _process = Process(runtime, is_client=False, boot=boot)
+    return _process
+
+
+def _open_fd(fd: int) -> int:
+    """The fd, or -1 if the program runs without it."""
+    try:
+        os.fstat(fd)
+    except OSError:
+        return -1
+    return fd
+
+
+def _start_client() -> Process:
+    global _process
+    monarchd = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "bin", "monarchd")
+    name = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
+    if name in ("-c", "-"):
+        name = "python"
+    runtime = _runtime.Runtime.start_client(
+        "", monarchd if os.path.exists(monarchd) else "", name, _open_fd(1), _open_fd(2)
+    )
+    started = Process(runtime, is_client=True, boot={})
+    _process = started
+    atexit.register(shutdown)
+    shorten_interrupts()
+    threading.Thread(target=_watch_root, args=(started,), name="monarch-root", daemon=True).start()
+    threading.Thread(target=_serve_tasks, args=(started,), name="monarch-agent", daemon=True).start()
+    return started
+
+
+def shutdown() -> None:
+    """Ends the client's session: nothing of it is left afterwards."""
+    global _process, _ended
+    with _lock:
+        ending, _process = _process, None
+        if _ended is None:
+            _ended = "the client of this process was shut down and cannot be started again"
+    if ending is None:
+        return
+    # A daemon that is gone has taken the session along.
+    with contextlib.suppress(_runtime.StatusError):
+        ending.runtime.goodbye(_GOODBYE_S)
+
+
+def _after_fork_in_child() -> None:
+    global _process, _ended
+    if _process is not None:
+        _process, _ended = None, _FORKED
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def start_actor(owner: Process, task: _runtime.Task) -> None:
+    from monarch._src.actor_runner import ActorRunner
+
+    runner = ActorRunner(owner, task.actor, task.mailbox, task.create)
+    owner.runners[task.actor] = runner
+    runner.start()
+
+
+def next_task(owner: Process) -> _runtime.Task | None:
+    """Waits for one; returns None now and then."""
+    return owner.runtime.next_task(LOOK_S if give_up_constructions(owner) else None)
+
+
+def give_up_constructions(owner: Process) -> bool:
+    """Ends actors that were told to stop and whose `__init__` does not end. Whether any `__init__` still runs."""
+    running = False
+    for runner in list(owner.runners.values()):
+        construction = runner.construction
+        if construction is None:
+            continue
+        running = True
+        request = construction.overdue_stop()
+        if request is not None:
+            give_up = functools.partial(runner.give_up_construction, request, construction.left())
+            threading.Thread(target=give_up, name="monarch-give-up", daemon=True).start()
+    return running
+
+
+def _serve_tasks(client: Process) -> None:
+    """Actors that are spawned into the client's own process."""
+    while True:
+        try:
+            task = next_task(client)
+        except _runtime.StatusError:
+            return
+        if task is not None and task.kind == "create":
+            start_actor(client, task)
+        elif task is not None:
+            return
+
+
+def _watch_root(client: Process) -> None:
+    """Failures that nobody below handled."""
+    # Else its news come by the process's bell, and whoever waits there makes each answer to a call ring it too.
+    client.runtime.bind_actor(_runtime.ROOT_ACTOR)
+    mailbox = client.runtime.root_mailbox()
+    while True:
+        try:
+            message = client.runtime.receive(mailbox, None)
+        except _runtime.StatusError:
+            return
+        if message is None:
+            return
+        if message.kind == _runtime.ACTOR_FAILED and _process is client:
+            _root_failure(message)
+
+
+def _root_failure(message: Message) -> None:
+    from monarch._src.failure import FailureEvent, MeshFailure
+    from monarch._src.fault_hook import run_fault_hook
+
+    run_fault_hook(MeshFailure(FailureEvent(message.event)))

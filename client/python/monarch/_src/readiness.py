@@ -1,0 +1,72 @@
+"""Work that waits, in its order, for something that is being started."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+Action = Callable[[], None]
+OnError = Callable[[BaseException], None]
+
+
+class Readiness:
+    """Pending, then ready or failed, once. What is posted while pending runs then, in order. Thread-safe."""
+
+    __slots__ = ("_event", "_lock", "_queue", "error", "ready")
+
+    def __init__(self) -> None:
+        self.ready = False  # only ever set once all that was queued before has run
+        self.error: BaseException | None = None
+        self._lock = threading.Lock()
+        self._event = threading.Event()
+        self._queue: deque[tuple[Action, OnError]] = deque()
+
+    @staticmethod
+    def done() -> Readiness:
+        out = Readiness()
+        out.ready = True
+        out._event.set()
+        return out
+
+    def post(self, action: Action, on_error: OnError) -> None:
+        """Runs the action: now, when ready, or never; then `on_error` gets the reason."""
+        with self._lock:
+            if not self.ready and self.error is None:
+                self._queue.append((action, on_error))
+                return
+        if self.error is not None:
+            on_error(self.error)
+        else:
+            action()
+
+    def set_ready(self) -> None:
+        while True:
+            with self._lock:
+                if not self._queue:
+                    self.ready = True
+                    break
+                action, on_error = self._queue.popleft()
+            try:
+                action()
+            except Exception as error:
+                on_error(error)
+        self._event.set()
+
+    def set_error(self, error: BaseException) -> None:
+        with self._lock:
+            self.error = error
+            queue, self._queue = self._queue, deque()
+        for _, on_error in queue:
+            on_error(error)
+        self._event.set()
+
+    def wait_over(self, timeout: float | None = None) -> None:
+        """Returns when ready or failed, or after the time."""
+        self._event.wait(timeout)
+
+    def wait(self) -> None:
+        """Returns when ready; raises what it failed with."""
+        self.wait_over()
+        if self.error is not None:
+            raise self.error

@@ -1,0 +1,70 @@
+"""What a worker process runs: `from monarch._worker import main; main()`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from monarch import _runtime
+from monarch._src.construction import LOOK_S
+from monarch._src.process import Process, give_up_constructions, next_task, set_worker, start_actor
+
+# Part of the grace that is left for leaving the process after the actors were stopped.
+_LEAVE_S = 0.5
+
+
+def main() -> None:
+    """Joins the session, then serves until told to stop; the process ends with status 0."""
+    runtime = _runtime.Runtime.start_worker()
+    boot: Any = _runtime.decode_value(runtime.boot)
+    _apply(boot)
+    owner = set_worker(runtime, boot)
+    runtime.send_ready()
+    while True:
+        task = next_task(owner)
+        if task is None:
+            continue
+        if task.kind == "create":
+            start_actor(owner, task)
+        else:
+            _stop_actors(owner, task.reason, task.grace)
+            sys.exit(0)
+
+
+def _apply(boot: dict[str, Any]) -> None:
+    if "path" in boot:
+        sys.path[:] = boot["path"]
+    else:
+        sys.path[:0] = [entry for entry in boot.get("extra_path", ()) if entry not in sys.path]
+    sys.argv = [""]
+    for stream in (sys.stdout, sys.stderr):
+        # A pipe, but read by people: what is printed shall not wait for the end of the process.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(line_buffering=True, errors="backslashreplace")
+
+
+def _stop_actors(owner: Process, reason: str, grace: float) -> None:
+    """Stops all actors at once and waits for them, within the grace."""
+    actors = list(owner.runners)
+    if not actors:
+        return
+    runtime = owner.runtime
+    call = runtime.open_call(0, len(actors))
+    targets = _runtime.Targets([(*owner.self_proc, actor) for actor in actors], range(len(actors)))
+    runtime.send(
+        0, _runtime.STOP_ACTOR, targets, _runtime.NONE, _runtime.encode_value({"reason": reason}), [], call
+    )
+    deadline = time.monotonic() + max(grace - _LEAVE_S, _LEAVE_S)
+    for _ in actors:
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            if runtime.wait(call, min(left, LOOK_S) if give_up_constructions(owner) else left):
+                break
+            if left == 0.0:
+                return
+        call.try_pop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,7 @@
+"""Endpoints whose bodies overlap."""
+
+from __future__ import annotations
+
+from monarch._src.concurrent import concurrent_endpoint
+
+__all__ = ["concurrent_endpoint"]

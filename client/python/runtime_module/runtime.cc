@@ -1,0 +1,315 @@
+#include "client/cpp/runtime/runtime.h"
+
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "client/python/runtime_module/buffers.h"
+#include "client/python/runtime_module/convert.h"
+#include "client/python/runtime_module/objects.h"
+
+namespace monarch::python {
+namespace {
+
+// The runtime as Python holds it. Never destroyed: its threads may still run when the interpreter takes
+// modules down.
+struct PyRuntime {
+  std::shared_ptr<Runtime> runtime;
+};
+
+PyRuntime Keep(absl::StatusOr<std::unique_ptr<Runtime>> made) {
+  auto* kept = new std::shared_ptr<Runtime>(ValueOrThrow(std::move(made)));
+  return PyRuntime{*kept};
+}
+
+absl::Duration ToTimeout(nb::handle seconds) {
+  if (seconds.is_none()) return absl::InfiniteDuration();
+  return absl::Seconds(std::max(0.0, nb::cast<double>(seconds)));
+}
+
+// Calls `wait` with the time that is left until it has something, the time is over, or a signal handler
+// raises. `wait` runs without the GIL and returns a Status.
+template <typename F>
+absl::Status WaitInterruptibly(absl::Duration timeout, F wait) {
+  const SystemClock clock;
+  const absl::Duration deadline = timeout == absl::InfiniteDuration() ? timeout : clock.Now() + timeout;
+  while (true) {
+    absl::Status status;
+    {
+      const ReleasedGil released;
+      status =
+          wait(deadline == absl::InfiniteDuration() ? deadline
+                                                    : std::max(deadline - clock.Now(), absl::ZeroDuration()));
+    }
+    if (!absl::IsCancelled(status)) return status;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
+}
+
+// True: OK. False: the time is over.
+bool InTime(const absl::Status& status) {
+  if (absl::IsDeadlineExceeded(status)) return false;
+  ThrowIfError(status);
+  return true;
+}
+
+std::string_view AsView(nb::handle bytes) {
+  char* data = nullptr;
+  Py_ssize_t length = 0;
+  if (PyBytes_AsStringAndSize(bytes.ptr(), &data, &length) != 0) throw nb::python_error();
+  return {data, static_cast<size_t>(length)};
+}
+
+bool Wait(const PyRuntime& self, const PyInbox& inbox, nb::handle timeout) {
+  const absl::Duration limit = ToTimeout(timeout);
+  return InTime(
+      WaitInterruptibly(limit, [&](absl::Duration left) { return self.runtime->Wait(inbox.inbox(), left); }));
+}
+
+// The next message; None if none came in time, or none will come. Takes what is there without giving the GIL
+// away.
+nb::object Receive(const PyRuntime& self, const PyInbox& inbox, nb::handle timeout) {
+  for (bool waited = false;; waited = true) {
+    std::optional<Message> message = inbox.inbox().TryPop();
+    if (message.has_value()) return nb::cast(*std::move(message));
+    if (waited && inbox.inbox().finished()) return nb::none();
+    if (!Wait(self, inbox, timeout)) return nb::none();
+  }
+}
+
+bool WaitNotifier(const PyRuntime& self, const PyNotifier& notifier, int epoll_fd, nb::handle timeout) {
+  const absl::Duration limit = ToTimeout(timeout);
+  return InTime(WaitInterruptibly(limit, [&](absl::Duration left) {
+    return self.runtime->WaitNotifier(*notifier.notifier, epoll_fd, left);
+  }));
+}
+
+nb::object NextTask(const PyRuntime& self, nb::handle timeout) {
+  std::optional<RuntimeTask> task;
+  const absl::Status status = WaitInterruptibly(ToTimeout(timeout), [&](absl::Duration left) {
+    absl::StatusOr<RuntimeTask> next = self.runtime->NextTask(left);
+    if (next.ok()) task = *std::move(next);
+    return next.status();
+  });
+  if (!InTime(status)) return nb::none();
+  return nb::cast(PyTask{self.runtime, *std::move(task)});
+}
+
+void Send(const PyRuntime& self, uint64_t sender, int kind, const PyTargets& targets, int payload_kind,
+          nb::handle meta, nb::handle parts, const PyInbox* call) {
+  const HeldBuffers buffers(parts);
+  const Outgoing payload{static_cast<PayloadKind>(payload_kind), AsView(meta), buffers.spans()};
+  Inbox* const inbox = call == nullptr ? nullptr : &call->inbox();
+  absl::Status status;
+  {
+    const ReleasedGil released;
+    status = self.runtime->Send(sender, static_cast<FrameKind>(kind), targets.targets, payload, inbox);
+  }
+  ThrowIfError(status);
+}
+
+// Opens a call and sends it to all targets, for as many answers.
+PyInbox Call(const PyRuntime& self, uint64_t caller, const PyTargets& targets, nb::handle meta,
+             nb::handle parts) {
+  PyInbox call(self.runtime, self.runtime->OpenCall(caller, targets.targets.size()), true);
+  Send(self, caller, static_cast<int>(FrameKind::kCall), targets, static_cast<int>(PayloadKind::kPickle),
+       meta, parts, &call);
+  return call;
+}
+
+void Reply(const PyRuntime& self, const Message& request, int kind, int payload_kind, nb::handle meta,
+           nb::handle parts) {
+  const HeldBuffers buffers(parts);
+  const Outgoing payload{static_cast<PayloadKind>(payload_kind), AsView(meta), buffers.spans()};
+  absl::Status status;
+  {
+    const ReleasedGil released;
+    status = self.runtime->Reply(request, static_cast<FrameKind>(kind), payload);
+  }
+  ThrowIfError(status);
+}
+
+void SendToPort(const PyRuntime& self, uint64_t sender, nb::handle receiver, uint64_t port, uint32_t rank,
+                int kind, int payload_kind, nb::handle meta, nb::handle parts) {
+  const HeldBuffers buffers(parts);
+  const ActorAddress address = ToActor(receiver);
+  const Outgoing payload{static_cast<PayloadKind>(payload_kind), AsView(meta), buffers.spans()};
+  absl::Status status;
+  {
+    const ReleasedGil released;
+    status = self.runtime->SendToPort(sender, address, port, rank, static_cast<FrameKind>(kind), payload);
+  }
+  ThrowIfError(status);
+}
+
+void EndActor(const PyRuntime& self, uint64_t actor, nb::handle event) {
+  FailureEvent ended = ToEvent(event);
+  const ReleasedGil released;
+  self.runtime->EndActor(actor, std::move(ended));
+}
+
+nb::object DeathOf(const PyRuntime& self, nb::handle proc) {
+  const absl::StatusOr<FailureEvent> event = self.runtime->DeathOf(ToProc(proc));
+  if (absl::IsNotFound(event.status())) return nb::none();
+  ThrowIfError(event.status());
+  return FromEvent(*event);
+}
+
+nb::object StatsOf(const PyRuntime& self) {
+  const Runtime::Stats stats = self.runtime->stats();
+  nb::dict out;
+  out["frames_sent"] = nb::int_(stats.frames_sent);
+  out["frames_received"] = nb::int_(stats.frames_received);
+  out["ring_links"] = nb::int_(stats.ring_links);
+  out["relay_links"] = nb::int_(stats.relay_links);
+  out["futex_wakes"] = nb::int_(stats.futex_wakes);
+  out["futex_waits"] = nb::int_(stats.futex_waits);
+  out["bell_writes"] = nb::int_(stats.bell_writes);
+  out["segment_bytes"] = nb::int_(stats.segment_bytes);
+  return out;
+}
+
+PyRuntime StartClient(const std::string& address, const std::string& monarchd, const std::string& name,
+                      int stdout_fd, int stderr_fd) {
+  ClientOptions options;
+  options.address = address;
+  options.monarchd_path = monarchd;
+  options.name = name;
+  options.stdout_fd = stdout_fd;
+  options.stderr_fd = stderr_fd;
+  absl::StatusOr<std::unique_ptr<Runtime>> made = absl::UnknownError("not started");
+  {
+    const ReleasedGil released;
+    made = Runtime::StartClient(options);
+  }
+  return Keep(std::move(made));
+}
+
+PyRuntime StartWorker() {
+  absl::StatusOr<std::unique_ptr<Runtime>> made = absl::UnknownError("not started");
+  {
+    const ReleasedGil released;
+    made = Runtime::StartWorker(Limits());
+  }
+  return Keep(std::move(made));
+}
+
+void DefineTask(nb::module_& module) {
+  nb::class_<PyTask>(module, "Task", nb::is_final(), "Work for the language layer.")
+      .def_prop_ro("kind",
+                   [](const PyTask& self) {
+                     return self.task.kind == RuntimeTask::Kind::kCreateActor ? "create" : "stop";
+                   })
+      .def_prop_ro("actor", [](const PyTask& self) { return self.task.actor; })
+      .def_prop_ro("create", [](const PyTask& self) { return self.task.create; })
+      .def_prop_ro("mailbox",
+                   [](const PyTask& self) { return PyInbox(self.runtime, self.task.mailbox, false); })
+      .def_prop_ro("reason", [](const PyTask& self) { return FromText(self.task.reason); })
+      .def_prop_ro("grace", [](const PyTask& self) { return absl::ToDoubleSeconds(self.task.grace); });
+}
+
+void DefineIdentity(nb::class_<PyRuntime>& runtime) {
+  runtime.def_static("start_client", StartClient)
+      .def_static("start_worker", StartWorker)
+      .def_prop_ro("self_proc", [](const PyRuntime& self) { return FromProc(self.runtime->self()); })
+      .def_prop_ro("session", [](const PyRuntime& self) { return self.runtime->session().ToHex(); })
+      .def_prop_ro("host_name", [](const PyRuntime& self) { return FromText(self.runtime->host_name()); })
+      .def_prop_ro("boot",
+                   [](const PyRuntime& self) {
+                     const std::string boot = self.runtime->boot();
+                     return Own(PyBytes_FromStringAndSize(boot.data(), static_cast<Py_ssize_t>(boot.size())));
+                   })
+      .def("send_ready", [](const PyRuntime& self) { ThrowIfError(self.runtime->SendReady()); })
+      .def("open_control",
+           [](const PyRuntime& self) {
+             absl::StatusOr<ScopedFd> fd = absl::UnknownError("not opened");
+             {
+               const ReleasedGil released;
+               fd = self.runtime->OpenControl();
+             }
+             return ValueOrThrow(std::move(fd)).release();
+           })
+      .def("goodbye",
+           [](const PyRuntime& self, double timeout) {
+             absl::Status status;
+             {
+               const ReleasedGil released;
+               status = self.runtime->Goodbye(absl::Seconds(timeout));
+             }
+             return InTime(status);
+           })
+      .def("death_of", DeathOf)
+      .def("stats", StatsOf);
+}
+
+void DefineSleeping(nb::class_<PyRuntime>& runtime) {
+  runtime.def("wait", Wait, nb::arg("inbox"), nb::arg("timeout").none())
+      .def("receive", Receive, nb::arg("inbox"), nb::arg("timeout").none())
+      .def("wait_notifier", WaitNotifier, nb::arg("notifier"), nb::arg("epoll_fd"), nb::arg("timeout").none())
+      .def("wake_notifier",
+           [](const PyRuntime& self, const PyNotifier& notifier) {
+             self.runtime->WakeNotifier(*notifier.notifier);
+           })
+      .def("make_notifier", [](const PyRuntime& self) { return PyNotifier{self.runtime->MakeNotifier()}; })
+      .def("add_bell_waiter", [](const PyRuntime& self) { self.runtime->AddBellWaiter(); })
+      .def("remove_bell_waiter", [](const PyRuntime& self) { self.runtime->RemoveBellWaiter(); })
+      .def("next_task", NextTask, nb::arg("timeout").none());
+}
+
+void DefineActors(nb::class_<PyRuntime>& runtime) {
+  runtime
+      .def("root_mailbox",
+           [](const PyRuntime& self) { return PyInbox(self.runtime, self.runtime->root_mailbox(), false); })
+      .def("next_actor_id", [](const PyRuntime& self) { return self.runtime->NextActorId(); })
+      .def("bind_actor", [](const PyRuntime& self, uint64_t actor) { self.runtime->BindActor(actor); })
+      .def("end_actor", EndActor)
+      .def("add_owned_mesh",
+           [](const PyRuntime& self, uint64_t owner, nb::handle mesh, nb::handle cls, uint64_t actor,
+              nb::handle procs, nb::handle labels, nb::handle sizes) {
+             const OwnedMesh owned{owner, ToText(mesh),   ToText(cls),
+                                   actor, ToProcs(procs), ToShape(labels, sizes)};
+             const ReleasedGil released;
+             self.runtime->AddOwnedMesh(owned);
+           })
+      .def("remove_owned_mesh", [](const PyRuntime& self, uint64_t owner, uint64_t actor, nb::handle mesh) {
+        self.runtime->RemoveOwnedMesh(owner, actor, ToText(mesh));
+      });
+}
+
+void DefineSending(nb::class_<PyRuntime>& runtime) {
+  runtime.def("reply", Reply)
+      .def("call", Call)
+      .def("open_call",
+           [](const PyRuntime& self, uint64_t caller, size_t answers) {
+             return PyInbox(self.runtime, self.runtime->OpenCall(caller, answers), true);
+           })
+      .def("send", Send, nb::arg("sender"), nb::arg("kind"), nb::arg("targets"), nb::arg("payload_kind"),
+           nb::arg("meta"), nb::arg("parts"), nb::arg("call").none())
+      .def("fail_call", [](const PyRuntime& self, const PyInbox& call, uint32_t rank,
+                           nb::handle event) { self.runtime->FailCall(call.inbox(), rank, ToEvent(event)); })
+      .def("close_inbox",
+           [](const PyRuntime& self, const PyInbox& inbox) { self.runtime->CloseInbox(inbox.inbox()); })
+      .def("open_port",
+           [](const PyRuntime& self, uint64_t owner) {
+             return PyInbox(self.runtime, self.runtime->OpenPort(owner), true);
+           })
+      .def("send_to_port", SendToPort);
+}
+
+}  // namespace
+
+void DefineRuntime(nb::module_& module) {
+  DefineTask(module);
+  nb::class_<PyRuntime> runtime(module, "Runtime", nb::is_final(),
+                                "This process's part in the message plane.");
+  DefineIdentity(runtime);
+  DefineSleeping(runtime);
+  DefineActors(runtime);
+  DefineSending(runtime);
+}
+
+}  // namespace monarch::python
