@@ -1,0 +1,1 @@
+"""The runner behind ./tools/test and ./tools/conformance."""
