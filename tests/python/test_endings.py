@@ -1,0 +1,253 @@
+"""How actors end: in the middle of anything, on time, and heard of by all who wait."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from typing import Any
+
+import pytest
+from conftest import EVENT_S, Failures
+from monarch.actor import Actor, ActorError, SupervisionError, context, endpoint, this_host
+from sample_actors import Counter
+
+
+class HangingInit(Actor):
+    def __init__(self) -> None:
+        threading.Event().wait()
+
+    @endpoint
+    def ping(self) -> None: ...
+
+
+class HangingAsyncInit(Actor):
+    def __init__(self) -> None:
+        threading.Event().wait()
+
+    @endpoint
+    async def ping(self) -> None: ...
+
+
+class Gated(Actor):
+    """Its `__init__` ends when a file's other end is opened."""
+
+    def __init__(self, fifo: str) -> None:
+        with open(fifo, encoding="utf-8") as file:
+            self.log = [file.read()]
+
+    @endpoint
+    def append(self, text: str) -> list[str]:
+        self.log.append(text)
+        return self.log
+
+
+class HangingCleanup(Actor):
+    @endpoint
+    def ping(self) -> int:
+        return 1
+
+    @endpoint
+    def leave(self) -> None:
+        raise SystemExit(3)
+
+    def __cleanup__(self, exc: Exception | None) -> None:
+        threading.Event().wait()
+
+
+class BlockingAsyncCleanup(Actor):
+    @endpoint
+    async def ping(self) -> int:
+        return 1
+
+    async def __cleanup__(self, exc: Exception | None) -> None:
+        threading.Event().wait()
+
+
+class Ends(Actor):
+    """Ends itself from elsewhere than an endpoint."""
+
+    @endpoint
+    def from_a_thread(self, how: str) -> None:
+        instance = context().actor_instance
+        idle = threading.Timer(0.05, getattr(instance, how), ("from a thread",))
+        idle.daemon = True
+        idle.start()
+
+
+class AsyncEnds(Actor):
+    @endpoint
+    async def from_a_task(self, how: str) -> None:
+        instance = context().actor_instance
+
+        async def later() -> None:
+            await asyncio.sleep(0.05)
+            getattr(instance, how)("from a task")
+
+        self.task = asyncio.create_task(later())
+
+    @endpoint
+    async def abort_and_wait(self) -> None:
+        context().actor_instance.abort("at once")
+        await asyncio.Event().wait()
+
+    @endpoint
+    async def task_leaves(self) -> None:
+        async def later() -> None:
+            raise SystemExit(7)
+
+        self.task = asyncio.create_task(later())
+        await asyncio.Event().wait()
+
+    @endpoint
+    async def ping(self) -> int:
+        return 1
+
+
+class DiesOrWaits(Actor):
+    @endpoint
+    def go(self, release: str) -> None:
+        if context().message_rank.rank == 1:
+            os.kill(os.getpid(), 9)
+        with open(release, encoding="utf-8"):
+            pass
+
+    @endpoint
+    def leave(self) -> None:
+        raise SystemExit(1)
+
+
+@pytest.mark.parametrize("cls", [HangingInit, HangingAsyncInit])
+def test_an_init_that_never_returns_does_not_block_a_stop(
+    spawn_procs: Any, cls: type[Any], failures: Failures
+) -> None:
+    mesh = spawn_procs({"gpus": 2}).spawn("hanging", cls)
+    pending = mesh.ping.call()
+    mesh.initialized.get(timeout=EVENT_S)
+    started = time.monotonic()
+    mesh.stop().get(timeout=EVENT_S)
+    assert time.monotonic() - started < 5
+    with pytest.raises(SupervisionError, match="stopped"):
+        pending.get(timeout=EVENT_S)
+    assert failures.seen == []
+
+
+def test_an_init_that_never_returns_does_not_block_the_end_of_its_process(failures: Failures) -> None:
+    procs = this_host().spawn_procs({"gpus": 1})
+    procs.spawn("hanging", HangingInit).initialized.get(timeout=EVENT_S)
+    started = time.monotonic()
+    procs.stop().get(timeout=EVENT_S)
+    assert time.monotonic() - started < 5
+
+
+def test_calls_made_during_a_long_init_keep_their_order(spawn_procs: Any, tmp_path: Any) -> None:
+    fifo = str(tmp_path / "fifo")
+    os.mkfifo(fifo)
+    mesh = spawn_procs().spawn("gated", Gated, fifo)
+    calls = [mesh.append.call_one(str(i)) for i in range(200)]
+    with pytest.raises(TimeoutError):
+        calls[0].get(timeout=0.3)
+    with open(fifo, "w", encoding="utf-8") as file:
+        file.write("init")
+    assert calls[-1].get(timeout=EVENT_S) == ["init", *map(str, range(200))]
+
+
+def test_cleanup_has_a_time_limit(spawn_procs: Any, failures: Failures) -> None:
+    procs = spawn_procs({"gpus": 1})
+    stopped = [procs.spawn("slow", cls) for cls in (HangingCleanup, BlockingAsyncCleanup)]
+    failed = procs.spawn("failed", HangingCleanup)
+    for mesh in (*stopped, failed):
+        mesh.ping.call().get(timeout=EVENT_S)
+    started = time.monotonic()
+    pending = failed.leave.call()
+    for stop in [mesh.stop() for mesh in stopped]:
+        stop.get(timeout=EVENT_S)
+    with pytest.raises(SupervisionError, match="SystemExit"):
+        pending.get(timeout=EVENT_S)
+    assert 2.5 < time.monotonic() - started < 8
+    assert failures.wait()[0].mesh_name == "failed"
+
+
+@pytest.mark.parametrize("cls", ["Ends", "AsyncEnds"])
+@pytest.mark.parametrize("how", ["abort", "stop"])
+def test_an_idle_actor_can_be_ended_from_elsewhere(
+    spawn_procs: Any, cls: str, how: str, failures: Failures
+) -> None:
+    mesh = spawn_procs({"gpus": 1}).spawn("ends", {"Ends": Ends, "AsyncEnds": AsyncEnds}[cls])
+    (mesh.from_a_thread if cls == "Ends" else mesh.from_a_task).call(how).get(timeout=EVENT_S)
+    if how == "abort":
+        assert "actor explicitly aborted due to: from a" in failures.wait()[0].report()
+        return
+    mesh.stop().get(timeout=EVENT_S)
+    assert failures.seen == []
+
+
+def test_an_abort_does_not_wait_for_the_endpoint_that_waits(spawn_procs: Any, failures: Failures) -> None:
+    mesh = spawn_procs({"gpus": 1}).spawn("ends", AsyncEnds)
+    with pytest.raises(SupervisionError, match="explicitly aborted due to: at once"):
+        mesh.abort_and_wait.call().get(timeout=EVENT_S)
+    failures.wait()
+
+
+def test_a_task_that_leaves_ends_the_actor(spawn_procs: Any, failures: Failures) -> None:
+    mesh = spawn_procs({"gpus": 1}).spawn("ends", AsyncEnds)
+    with pytest.raises(SupervisionError, match="SystemExit"):
+        mesh.task_leaves.call().get(timeout=EVENT_S)
+    failures.wait()
+    with pytest.raises(SupervisionError):
+        mesh.ping.call().get(timeout=EVENT_S)
+
+
+def test_a_dead_member_does_not_wait_for_a_slow_one(
+    spawn_procs: Any, tmp_path: Any, failures: Failures
+) -> None:
+    release = str(tmp_path / "fifo")
+    os.mkfifo(release)
+    mesh = spawn_procs({"gpus": 2}).spawn("mesh", DiesOrWaits)
+    with pytest.raises(SupervisionError) as caught:
+        mesh.go.call(release).get(timeout=EVENT_S)
+    assert caught.value.event is not None
+    assert (caught.value.event.rank, caught.value.event.code) == (1, 9)
+    with open(release, "w", encoding="utf-8"):
+        pass
+
+
+def test_calls_that_meet_an_end_are_answered(spawn_procs: Any, failures: Failures) -> None:
+    procs = spawn_procs({"gpus": 1})
+    for _ in range(100):
+        mesh = procs.spawn("leaves", DiesOrWaits).slice(gpus=0)
+        assert isinstance(mesh.leave.call_one().exception(timeout=EVENT_S), SupervisionError)
+        assert isinstance(mesh.leave.call_one().exception(timeout=EVENT_S), SupervisionError)
+
+
+class SpawnsAndFails(Actor):
+    """Fails while what it owns is still being made, on processes of another owner."""
+
+    @endpoint
+    def go(self, procs: Any, calls: Any) -> None:
+        self.mesh = procs.spawn("left", Counter)
+        calls.send(self.mesh)
+        raise SystemExit(1)
+
+
+def test_an_owner_takes_along_what_it_is_still_making(spawn_procs: Any, failures: Failures) -> None:
+    from monarch.actor import Channel
+
+    owner = spawn_procs().spawn("owner", SpawnsAndFails)
+    procs = spawn_procs({"gpus": 2})
+    port, receiver = Channel.open()
+    with pytest.raises(SupervisionError):
+        owner.go.call_one(procs, port).get(timeout=EVENT_S)
+    left = receiver.recv().get(timeout=EVENT_S)
+    with pytest.raises(SupervisionError):
+        left.get.call().get(timeout=EVENT_S)
+
+
+def test_a_bootstrap_function_that_leaves_fails_the_mesh_only(spawn_procs: Any, failures: Failures) -> None:
+    def bootstrap() -> None:
+        raise SystemExit(7)
+
+    with pytest.raises(ActorError, match="the bootstrap function ended with SystemExit"):
+        spawn_procs({"gpus": 1}, bootstrap=bootstrap).initialized.get(timeout=EVENT_S)
+    assert failures.seen == []
