@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "client/cpp/runtime/frame_rules.h"
+
 namespace monarch {
 namespace {
 
@@ -11,13 +13,6 @@ constexpr size_t kEarlyBytesMax = 1 << 20;
 // read.
 constexpr size_t kQueueBytesMax = 64 << 20;
 constexpr size_t kWordHintsMax = 4096;
-
-bool IsHeldBack(FrameKind kind) { return kind == FrameKind::kCall || kind == FrameKind::kPortMessage; }
-
-bool IsToPort(FrameKind kind) {
-  return kind == FrameKind::kReply || kind == FrameKind::kException || kind == FrameKind::kFailure ||
-         kind == FrameKind::kPortMessage;
-}
 
 absl::Span<const uint8_t> AsBytes(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};

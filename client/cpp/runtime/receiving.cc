@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "client/cpp/runtime/frame_rules.h"
 #include "client/cpp/runtime/runtime_impl.h"
 #include "message/bytes.h"
 #include "message/control_message.h"
@@ -14,11 +15,6 @@ namespace {
 // Frames taken from one ring before the others get their turn.
 constexpr size_t kFramesPerTurn = 256;
 constexpr size_t kTurnsMax = 16;
-
-bool IsToPort(FrameKind kind) {
-  return kind == FrameKind::kReply || kind == FrameKind::kException || kind == FrameKind::kFailure ||
-         kind == FrameKind::kPortMessage;
-}
 
 }  // namespace
 

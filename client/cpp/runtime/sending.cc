@@ -4,13 +4,12 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "client/cpp/runtime/frame_rules.h"
 #include "client/cpp/runtime/runtime_impl.h"
 #include "message/control_message.h"
 
 namespace monarch {
 namespace {
-
-bool IsHeldBack(FrameKind kind) { return kind == FrameKind::kCall || kind == FrameKind::kPortMessage; }
 
 absl::Span<const uint8_t> AsBytes(std::string_view text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
