@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from monarch import _runtime
-from monarch._src.process import process
+from monarch._actor.process import process
 from monarch.actor import Actor, endpoint, this_host
 
 CALLS = 300

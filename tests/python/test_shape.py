@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from monarch._src.mesh_trait import MeshTrait
+from monarch._actor.mesh_trait import MeshTrait
 from monarch.actor import Extent, NDSlice, Point, Region, Shape, Slice, ValueMesh
 
 

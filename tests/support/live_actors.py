@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 import cloudpickle
-from monarch._src.process import process
+from monarch._actor.process import process
 from monarch.actor import (
     Actor,
     BootstrapCommand,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from monarch._src.shape import Extent, Region, Shape, Slice
-    from monarch._src.shape import Slice as NDSlice
+    from monarch._actor.shape import Extent, Region, Shape, Slice
+    from monarch._actor.shape import Slice as NDSlice
 
 __all__ = ["Extent", "NDSlice", "Region", "Shape", "Slice"]
 
@@ -16,7 +16,7 @@ _SHAPES = {"Extent": "Extent", "NDSlice": "Slice", "Region": "Region", "Shape": 
 def __getattr__(name: str) -> Any:
     # Looked up when first used: a worker starts with `import monarch` alone.
     if name in _SHAPES:
-        from monarch._src import shape
+        from monarch._actor import shape
 
         return getattr(shape, _SHAPES[name])
     if name == "__version__":

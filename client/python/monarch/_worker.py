@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 from monarch import _runtime
-from monarch._src.construction import LOOK_S
-from monarch._src.process import Process, give_up_constructions, next_task, set_worker, start_actor
+from monarch._actor.construction import LOOK_S
+from monarch._actor.process import Process, give_up_constructions, next_task, set_worker, start_actor
 
 # Part of the grace that is left for leaving the process after the actors were stopped.
 _LEAVE_S = 0.5

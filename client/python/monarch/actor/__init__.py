@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from monarch._src.actor import Actor
-from monarch._src.actor_mesh import ActorMesh
-from monarch._src.concurrent import concurrent_endpoint
-from monarch._src.context import (
+from monarch._actor.actor import Actor
+from monarch._actor.actor_mesh import ActorMesh
+from monarch._actor.concurrent import concurrent_endpoint
+from monarch._actor.context import (
     Context,
     context,
     current_actor_name,
     current_rank,
     current_size,
 )
-from monarch._src.controller import get_or_spawn_controller
-from monarch._src.endpoint import Accumulator, Endpoint, NotAnEndpoint, as_endpoint, endpoint, send
-from monarch._src.errors import ActorError, SpawnError, SupervisionError
-from monarch._src.failure import FailureEvent, MeshFailure
-from monarch._src.fault_hook import unhandled_fault_hook
-from monarch._src.future import Future
-from monarch._src.host_mesh import HostMesh, this_host, this_proc
-from monarch._src.launch_spec import BootstrapCommand, default_bootstrap_cmd
-from monarch._src.port import Channel, Port, PortReceiver
-from monarch._src.proc_mesh import ProcMesh
-from monarch._src.session import shutdown_context
-from monarch._src.shape import Extent, Point, Region, Shape, Slice
-from monarch._src.shape import Slice as NDSlice
-from monarch._src.value_mesh import ValueMesh
+from monarch._actor.controller import get_or_spawn_controller
+from monarch._actor.endpoint import Accumulator, Endpoint, NotAnEndpoint, as_endpoint, endpoint, send
+from monarch._actor.errors import ActorError, SpawnError, SupervisionError
+from monarch._actor.failure import FailureEvent, MeshFailure
+from monarch._actor.fault_hook import unhandled_fault_hook
+from monarch._actor.future import Future
+from monarch._actor.host_mesh import HostMesh, this_host, this_proc
+from monarch._actor.launch_spec import BootstrapCommand, default_bootstrap_cmd
+from monarch._actor.port import Channel, Port, PortReceiver
+from monarch._actor.proc_mesh import ProcMesh
+from monarch._actor.session import shutdown_context
+from monarch._actor.shape import Extent, Point, Region, Shape, Slice
+from monarch._actor.shape import Slice as NDSlice
+from monarch._actor.value_mesh import ValueMesh
 
 __all__ = [
     "Accumulator",

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from monarch._src.concurrent import concurrent_endpoint
+from monarch._actor.concurrent import concurrent_endpoint
 
 __all__ = ["concurrent_endpoint"]

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from monarch._src.shape import Extent, Shape, Slice
+from monarch._actor.shape import Extent, Shape, Slice
 
 if TYPE_CHECKING:
     from typing_extensions import Self

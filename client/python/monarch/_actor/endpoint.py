@@ -9,23 +9,23 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from monarch import _runtime
-from monarch._src import pickling
-from monarch._src.answers import collect_all, collect_one
-from monarch._src.context import context
-from monarch._src.future import Future
-from monarch._src.receiver import Receiver
+from monarch._actor import pickling
+from monarch._actor.answers import collect_all, collect_one
+from monarch._actor.context import context
+from monarch._actor.future import Future
+from monarch._actor.receiver import Receiver
 
 if TYPE_CHECKING:
     from typing import Concatenate
 
     from typing_extensions import ParamSpec
 
+    from monarch._actor.context import Instance
+    from monarch._actor.port import Port
+    from monarch._actor.readiness import Readiness
+    from monarch._actor.shape import Shape
+    from monarch._actor.value_mesh import ValueMesh
     from monarch._runtime import Inbox, Targets
-    from monarch._src.context import Instance
-    from monarch._src.port import Port
-    from monarch._src.readiness import Readiness
-    from monarch._src.shape import Shape
-    from monarch._src.value_mesh import ValueMesh
 
     P = ParamSpec("P")
 else:

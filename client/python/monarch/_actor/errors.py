@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from monarch._src.failure import FailureEvent
+from monarch._actor.failure import FailureEvent
 
 _REMOTE_HEADER = "Traceback of where the remote call failed (most recent call last):"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from monarch._src.endpoint import EndpointProperty, is_coroutine_function
+from monarch._actor.endpoint import EndpointProperty, is_coroutine_function
 
 
 class ConcurrentEndpointProperty(EndpointProperty):

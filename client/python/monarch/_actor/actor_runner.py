@@ -12,24 +12,24 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from monarch import _runtime
-from monarch._src import owned, pickling
-from monarch._src.actor import is_async_class, overrides
-from monarch._src.construction import Construction
-from monarch._src.context import Context, Instance, current
-from monarch._src.endpoint import INVOKE, INVOKE_EXPLICIT, EndpointProperty
-from monarch._src.failure import (
+from monarch._actor import owned, pickling
+from monarch._actor.actor import is_async_class, overrides
+from monarch._actor.construction import Construction
+from monarch._actor.context import Context, Instance, current
+from monarch._actor.endpoint import INVOKE, INVOKE_EXPLICIT, EndpointProperty
+from monarch._actor.failure import (
     FailureEvent,
     MeshFailure,
     raised_while_handling_event,
     unhandled_child_event,
 )
-from monarch._src.port import Port
-from monarch._src.shape import Extent
+from monarch._actor.port import Port
+from monarch._actor.shape import Extent
 
 if TYPE_CHECKING:
+    from monarch._actor.actor import Actor
+    from monarch._actor.process import Process
     from monarch._runtime import Inbox, Message
-    from monarch._src.actor import Actor
-    from monarch._src.process import Process
 
 
 CLEANUP_S = 3.0
@@ -142,7 +142,7 @@ class ActorRunner:
             return
         cls = loaded[0]
         if is_async_class(cls):
-            from monarch._src.async_actor import run_async
+            from monarch._actor.async_actor import run_async
 
             run_async(self, *loaded)
         else:

@@ -6,15 +6,15 @@ import contextvars
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from monarch._src.shape import Extent, Point
+from monarch._actor.shape import Extent, Point
 
 if TYPE_CHECKING:
+    from monarch._actor.actor_runner import ActorRunner
+    from monarch._actor.host_mesh import HostMesh
+    from monarch._actor.owned import Owned
+    from monarch._actor.proc_mesh import ProcMesh
+    from monarch._actor.process import Process
     from monarch._runtime import Address, Runtime
-    from monarch._src.actor_runner import ActorRunner
-    from monarch._src.host_mesh import HostMesh
-    from monarch._src.owned import Owned
-    from monarch._src.proc_mesh import ProcMesh
-    from monarch._src.process import Process
 
 NO_DIMENSIONS = Extent([], [])
 
@@ -96,7 +96,7 @@ class Instance:
     @property
     def proc(self) -> ProcMesh:
         """The process that runs this actor, as a mesh of one."""
-        from monarch._src.proc_mesh import own_proc_mesh
+        from monarch._actor.proc_mesh import own_proc_mesh
 
         return own_proc_mesh(self)
 
@@ -142,7 +142,7 @@ class Context:
 current: contextvars.ContextVar[Context | None] = contextvars.ContextVar("monarch_context", default=None)
 
 
-# monarch._src.process.process, once it was needed: an import statement costs more than all the rest of context().
+# monarch._actor.process.process, once it was needed: an import statement costs more than all the rest of context().
 _process: Callable[[], Process] | None = None
 
 
@@ -153,7 +153,7 @@ def context() -> Context:
     if found is not None:
         return found
     if _process is None:
-        from monarch._src.process import process
+        from monarch._actor.process import process
 
         _process = process
     return _process().default_context()

@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from monarch._src.mesh_trait import MeshTrait
-from monarch._src.shape import Point, Shape, Slice
+from monarch._actor.mesh_trait import MeshTrait
+from monarch._actor.shape import Point, Shape, Slice
 
 T = TypeVar("T")
 

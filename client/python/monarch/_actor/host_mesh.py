@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from monarch._src.actor import Actor
-from monarch._src.context import Instance, context
-from monarch._src.endpoint import endpoint, is_coroutine_function
-from monarch._src.errors import SpawnError
-from monarch._src.failure import FailureEvent
-from monarch._src.future import Future
-from monarch._src.launch_spec import BootstrapCommand, default_bootstrap_cmd, make_boot, make_spec
-from monarch._src.mesh_trait import MeshTrait
-from monarch._src.proc_mesh import ProcMesh, ProcMeshCore, start_in_background
-from monarch._src.process import process
-from monarch._src.readiness import Readiness
-from monarch._src.shape import Extent, Point, Region, Shape, Slice
+from monarch._actor.actor import Actor
+from monarch._actor.context import Instance, context
+from monarch._actor.endpoint import endpoint, is_coroutine_function
+from monarch._actor.errors import SpawnError
+from monarch._actor.failure import FailureEvent
+from monarch._actor.future import Future
+from monarch._actor.launch_spec import BootstrapCommand, default_bootstrap_cmd, make_boot, make_spec
+from monarch._actor.mesh_trait import MeshTrait
+from monarch._actor.proc_mesh import ProcMesh, ProcMeshCore, start_in_background
+from monarch._actor.process import process
+from monarch._actor.readiness import Readiness
+from monarch._actor.shape import Extent, Point, Region, Shape, Slice
 
 if TYPE_CHECKING:
-    from monarch._src.actor_mesh import ActorMesh
+    from monarch._actor.actor_mesh import ActorMesh
 
 _A_REFERENCE = "cannot {} `HostMesh` that is a reference instead of owned"
 
@@ -179,14 +179,14 @@ class _Bootstrap:
     """A bootstrap function, pickled by the caller, and run before anything else on its processes."""
 
     def __init__(self, mesh: ProcMesh, function: Callable[[], Any]) -> None:
-        from monarch._src import pickling
+        from monarch._actor import pickling
 
         pickling.dumps(function)  # What cannot be sent raises here, in the caller.
         self._mesh = mesh
         self._function = function
 
     def run(self, owner: Instance, core: ProcMeshCore) -> None:
-        from monarch._src import pickling
+        from monarch._actor import pickling
 
         ready = ProcMeshCore(core.name, Readiness.done(), core.procs, None)
         procs = ProcMesh(ready, self._mesh._shape, self._mesh._host_mesh)
@@ -203,7 +203,7 @@ def _spawn(
     try:
         here = process()
         if here.is_client:
-            from monarch._src.controller import start_controllers
+            from monarch._actor.controller import start_controllers
 
             start_controllers(here)
         control = here.control()

@@ -9,20 +9,20 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from monarch import _runtime
-from monarch._src import pickling
-from monarch._src.actor import Actor, check_class
-from monarch._src.actor_mesh import _RESERVED, ActorMesh, ActorMeshCore, class_name
-from monarch._src.context import Instance, context
-from monarch._src.endpoint import signature_of
-from monarch._src.future import Future
-from monarch._src.mesh_trait import MeshTrait
-from monarch._src.readiness import Readiness
-from monarch._src.shape import Shape, Slice
+from monarch._actor import pickling
+from monarch._actor.actor import Actor, check_class
+from monarch._actor.actor_mesh import _RESERVED, ActorMesh, ActorMeshCore, class_name
+from monarch._actor.context import Instance, context
+from monarch._actor.endpoint import signature_of
+from monarch._actor.future import Future
+from monarch._actor.mesh_trait import MeshTrait
+from monarch._actor.readiness import Readiness
+from monarch._actor.shape import Shape, Slice
 
 if TYPE_CHECKING:
+    from monarch._actor.host_mesh import HostMesh
+    from monarch._actor.owned import Stopping
     from monarch._runtime import Inbox, Proc
-    from monarch._src.host_mesh import HostMesh
-    from monarch._src.owned import Stopping
 
 T = TypeVar("T", bound=Actor)
 
@@ -64,7 +64,7 @@ class ProcMeshCore:
 
     def end_procs(self, reason: str) -> None:
         """Blocks until they are gone."""
-        from monarch._src.process import process
+        from monarch._actor.process import process
 
         if self.owner is not None:
             self.owner.runtime.remove_owned_mesh(self.owner.actor, 0, self.name)
@@ -233,7 +233,7 @@ def _rebuild(name: str, procs: list[Proc], shape: Shape, host_mesh: HostMesh) ->
 
 def own_proc_mesh(instance: Instance) -> ProcMesh:
     """The process that runs `instance`, as a mesh of one."""
-    from monarch._src.host_mesh import local_host_mesh
+    from monarch._actor.host_mesh import local_host_mesh
 
     core = ProcMeshCore("this_proc", Readiness.done(), [instance.runtime.self_proc], None)
     return ProcMesh(core, Shape.unity(), instance.host_mesh or local_host_mesh())

@@ -6,16 +6,16 @@ import threading
 from typing import Any, TypeVar
 
 from monarch import _runtime
-from monarch._src.actor import Actor
-from monarch._src.actor_mesh import ActorMesh, ActorMeshCore
-from monarch._src.context import context
-from monarch._src.endpoint import endpoint
-from monarch._src.failure import MeshFailure
-from monarch._src.future import Future
-from monarch._src.proc_mesh import ProcMesh
-from monarch._src.process import Process, process
-from monarch._src.readiness import Readiness
-from monarch._src.shape import Shape
+from monarch._actor.actor import Actor
+from monarch._actor.actor_mesh import ActorMesh, ActorMeshCore
+from monarch._actor.context import context
+from monarch._actor.endpoint import endpoint
+from monarch._actor.failure import MeshFailure
+from monarch._actor.future import Future
+from monarch._actor.proc_mesh import ProcMesh
+from monarch._actor.process import Process, process
+from monarch._actor.readiness import Readiness
+from monarch._actor.shape import Shape
 
 T = TypeVar("T", bound=Actor)
 
@@ -62,7 +62,7 @@ def start_controllers(client: Process) -> None:
         if _started_in is client:
             return
         _started_in = client
-    from monarch._src import pickling
+    from monarch._actor import pickling
 
     root = client.default_context().actor_instance
     meta = {

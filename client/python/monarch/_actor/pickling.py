@@ -74,7 +74,7 @@ def dumps(obj: Any) -> list[Any]:
 
 
 def _cloud_dumps(obj: Any) -> list[Any]:
-    from monarch._src.cloud_pickler import CloudPickler
+    from monarch._actor.cloud_pickler import CloudPickler
 
     buffers: list[Any] = []
     out = io.BytesIO()

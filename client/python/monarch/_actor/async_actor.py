@@ -8,8 +8,8 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from monarch import _runtime
-from monarch._src.actor import overrides
-from monarch._src.actor_runner import (
+from monarch._actor.actor import overrides
+from monarch._actor.actor_runner import (
     CLEANUP_S,
     ActorFailure,
     ActorRunner,
@@ -17,8 +17,8 @@ from monarch._src.actor_runner import (
     format_exception,
     one_line,
 )
-from monarch._src.event_loop import ActorEventLoop
-from monarch._src.failure import FailureEvent, MeshFailure, raised_while_handling_event
+from monarch._actor.event_loop import ActorEventLoop
+from monarch._actor.failure import FailureEvent, MeshFailure, raised_while_handling_event
 
 if TYPE_CHECKING:
     from monarch._runtime import Message

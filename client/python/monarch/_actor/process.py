@@ -11,14 +11,14 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from monarch import _runtime
-from monarch._src.construction import LOOK_S
-from monarch._src.context import Context, Instance
-from monarch._src.interrupt import shorten_interrupts
+from monarch._actor.construction import LOOK_S
+from monarch._actor.context import Context, Instance
+from monarch._actor.interrupt import shorten_interrupts
 
 if TYPE_CHECKING:
+    from monarch._actor.actor_runner import ActorRunner
     from monarch._control import Channel
     from monarch._runtime import Message, Proc
-    from monarch._src.actor_runner import ActorRunner
 
 # What a client waits for at its end: workers have a second until they are killed.
 _GOODBYE_S = 2.0
@@ -140,7 +140,7 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def start_actor(owner: Process, task: _runtime.Task) -> None:
-    from monarch._src.actor_runner import ActorRunner
+    from monarch._actor.actor_runner import ActorRunner
 
     runner = ActorRunner(owner, task.actor, task.mailbox, task.create)
     owner.runners[task.actor] = runner
@@ -197,7 +197,7 @@ def _watch_root(client: Process) -> None:
 
 
 def _root_failure(message: Message) -> None:
-    from monarch._src.failure import FailureEvent, MeshFailure
-    from monarch._src.fault_hook import run_fault_hook
+    from monarch._actor.failure import FailureEvent, MeshFailure
+    from monarch._actor.fault_hook import run_fault_hook
 
     run_fault_hook(MeshFailure(FailureEvent(message.event)))

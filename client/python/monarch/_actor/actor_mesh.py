@@ -7,21 +7,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from monarch import _runtime
-from monarch._src.actor import Actor, check_class
-from monarch._src.answers import collect_done, failure_error
-from monarch._src.endpoint import Endpoint, EndpointProperty, NotAnEndpoint
-from monarch._src.future import Future
-from monarch._src.mesh_trait import MeshTrait
-from monarch._src.owned import STOP_ACTOR_TIMEOUT
-from monarch._src.readiness import Readiness
-from monarch._src.receiver import Receiver
-from monarch._src.shape import Shape, Slice
+from monarch._actor.actor import Actor, check_class
+from monarch._actor.answers import collect_done, failure_error
+from monarch._actor.endpoint import Endpoint, EndpointProperty, NotAnEndpoint
+from monarch._actor.future import Future
+from monarch._actor.mesh_trait import MeshTrait
+from monarch._actor.owned import STOP_ACTOR_TIMEOUT
+from monarch._actor.readiness import Readiness
+from monarch._actor.receiver import Receiver
+from monarch._actor.shape import Shape, Slice
 
 if TYPE_CHECKING:
+    from monarch._actor.context import Instance
+    from monarch._actor.failure import FailureEvent
+    from monarch._actor.owned import Stopping
     from monarch._runtime import Inbox, Proc, Targets
-    from monarch._src.context import Instance
-    from monarch._src.failure import FailureEvent
-    from monarch._src.owned import Stopping
 
 T = TypeVar("T", bound=Actor)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from monarch import _runtime
-from monarch._src import pickling
-from monarch._src.answers import error_of
-from monarch._src.context import context
-from monarch._src.future import Future
-from monarch._src.receiver import Receiver
+from monarch._actor import pickling
+from monarch._actor.answers import error_of
+from monarch._actor.context import context
+from monarch._actor.future import Future
+from monarch._actor.receiver import Receiver
 
 if TYPE_CHECKING:
     from collections.abc import Callable

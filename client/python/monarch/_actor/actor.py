@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from monarch._src.endpoint import EndpointProperty, is_coroutine_function
+from monarch._actor.endpoint import EndpointProperty, is_coroutine_function
 
 if TYPE_CHECKING:
     import logging
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from monarch._src.failure import MeshFailure
-    from monarch._src.future import Future
-    from monarch._src.shape import Extent
+    from monarch._actor.failure import MeshFailure
+    from monarch._actor.future import Future
+    from monarch._actor.shape import Extent
 
 _OF_A_MESH = "is a method of meshes: what spawn() returns has it, an actor object has not"
 

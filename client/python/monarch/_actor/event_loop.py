@@ -6,7 +6,7 @@ import asyncio
 import selectors
 from typing import TYPE_CHECKING, Any
 
-from monarch._src.receiver import LoopBridge, register_bridge
+from monarch._actor.receiver import LoopBridge, register_bridge
 
 if TYPE_CHECKING:
     from monarch._runtime import Runtime

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 
-from monarch._src.failure import MeshFailure
+from monarch._actor.failure import MeshFailure
 
 
 def unhandled_fault_hook(failure: MeshFailure) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from monarch._src.receiver import Receiver
+from monarch._actor.receiver import Receiver
 
 if TYPE_CHECKING:
     import asyncio

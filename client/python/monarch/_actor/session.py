@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from monarch._src.future import Future
-from monarch._src.process import shutdown
+from monarch._actor.future import Future
+from monarch._actor.process import shutdown
 
 
 def shutdown_context() -> Future[None]:

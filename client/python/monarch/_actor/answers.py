@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from monarch import _runtime
-from monarch._src import pickling
-from monarch._src.errors import ActorError, SpawnError, SupervisionError
-from monarch._src.failure import FailureEvent, failure_text
+from monarch._actor import pickling
+from monarch._actor.errors import ActorError, SpawnError, SupervisionError
+from monarch._actor.failure import FailureEvent, failure_text
 
 if TYPE_CHECKING:
+    from monarch._actor.future import Future
+    from monarch._actor.shape import Shape
     from monarch._runtime import Message
-    from monarch._src.future import Future
-    from monarch._src.shape import Shape
 
 # (call as "mesh.method()", label of the mesh's owner, mesh, class)
 Description = tuple[str, str, str, str]
@@ -88,8 +88,8 @@ def collect_all(
     describe: Callable[[], Description], shape: Shape, count: int
 ) -> Callable[[Future[Any], Message | None], None]:
     """One message from each rank; values stay pickled until they are looked at."""
-    from monarch._src.shape import Shape, Slice
-    from monarch._src.value_mesh import ValueMesh
+    from monarch._actor.shape import Shape, Slice
+    from monarch._actor.value_mesh import ValueMesh
 
     answers: list[Message | None] = [None] * count
     missing = count

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from monarch._src.context import Instance
+    from monarch._actor.context import Instance
 
 STOP_ACTOR_TIMEOUT = 10.0
 
