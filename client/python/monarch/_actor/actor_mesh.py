@@ -202,7 +202,7 @@ class ActorMesh(MeshTrait, Generic[T]):
 
     def __reduce__(self) -> Any:
         core = self._core
-        core.readiness.wait()
+        core.readiness.wait_to_refer()
         if core.created is not None and not core.created.is_done():
             # Whoever gets the reference may call before the spawner's own messages have made the actors.
             core.created._wait(None)
@@ -215,6 +215,6 @@ _RESERVED = frozenset(name for name in dir(ActorMesh) if not name.startswith("__
 def _rebuild(
     name: str, cls: type, actor: int, procs: list[Proc], owner_label: str, shape: Shape
 ) -> ActorMesh[Any]:
-    core = ActorMeshCore(name, cls, actor, Readiness.done(), owner_label)
+    core = ActorMeshCore(name, cls, actor, Readiness.of_reference(), owner_label)
     core.procs = procs
     return ActorMesh(core, shape)

@@ -142,21 +142,34 @@ class Context:
 current: contextvars.ContextVar[Context | None] = contextvars.ContextVar("monarch_context", default=None)
 
 
-# monarch._actor.process.process, once it was needed: an import statement costs more than all the rest of context().
-_process: Callable[[], Process] | None = None
+class ClientContext:
+    """The context of the code outside actors; the first use starts the client."""
+
+    # monarch._actor.process.process, once it was needed: an import statement costs more than all the rest of get().
+    _process: Callable[[], Process] | None = None
+
+    def get(self) -> Context:
+        if self._process is None:
+            from monarch._actor.process import process
+
+            self._process = process
+        return self._process().default_context()
+
+    def try_get(self) -> Context | None:
+        """None while there is no client in this process."""
+        from monarch._actor.process import client_context
+
+        return client_context()
+
+    _val = property(try_get)
+
+
+client_context = ClientContext()
 
 
 def context() -> Context:
     """The current actor's context; outside actors the client's, which the first call starts."""
-    global _process
-    found = current.get()
-    if found is not None:
-        return found
-    if _process is None:
-        from monarch._actor.process import process
-
-        _process = process
-    return _process().default_context()
+    return current.get() or client_context.get()
 
 
 def current_rank() -> Point:

@@ -7,7 +7,7 @@ import contextvars
 import math
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -16,6 +16,7 @@ from monarch._actor.receiver import Receiver
 if TYPE_CHECKING:
     import asyncio
 
+    from monarch._compat.tasks import PythonTask
     from monarch._runtime import Message
 
 R = TypeVar("R")
@@ -23,7 +24,7 @@ R = TypeVar("R")
 _PENDING, _VALUE, _ERROR = 0, 1, 2
 _COROUTINE_FLAGS = 0x80 | 0x200  # CO_COROUTINE, CO_ASYNC_GENERATOR
 
-_LOOP_WARNING = (
+LOOP_WARNING = (
     "Future.get() blocks the thread while it has an active event loop, so nothing else runs in that loop. "
     "Use `await future`, or `future.as_asyncio()` where an asyncio future is wanted."
 )
@@ -128,6 +129,13 @@ class Future(Generic[R]):
         return self
 
     @classmethod
+    def _from_coro(cls, coro: Coroutine[Any, Any, R] | PythonTask[R]) -> Future[R]:
+        """For programs that make futures themselves; the coroutine awaits tasks, and begins when first observed."""
+        from monarch._compat.task_future import TaskFuture
+
+        return TaskFuture.make(coro)
+
+    @classmethod
     def _from_value(cls, value: R) -> Future[R]:
         self = cls._make()
         self._set(_VALUE, value)
@@ -219,7 +227,7 @@ class Future(Generic[R]):
             if running_loop() is not None and not _called_from_notebook_cell(sys._getframe(1)):
                 import warnings
 
-                warnings.warn(_LOOP_WARNING, UserWarning, stacklevel=2)
+                warnings.warn(LOOP_WARNING, UserWarning, stacklevel=2)
             self._wait(timeout)
         if self._state == _VALUE:
             value: R = self._result

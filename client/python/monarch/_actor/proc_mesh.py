@@ -223,12 +223,12 @@ class ProcMesh(MeshTrait):
         return f"ProcMesh(name={self._core.name!r}, shape={self._shape})"
 
     def __reduce__(self) -> Any:
-        self._core.readiness.wait()
+        self._core.readiness.wait_to_refer()
         return (_rebuild, (self._core.name, self._core.procs, self._shape, self._host_mesh))
 
 
 def _rebuild(name: str, procs: list[Proc], shape: Shape, host_mesh: HostMesh) -> ProcMesh:
-    return ProcMesh(ProcMeshCore(name, Readiness.done(), procs, None), shape, host_mesh)
+    return ProcMesh(ProcMeshCore(name, Readiness.of_reference(), procs, None), shape, host_mesh)
 
 
 def own_proc_mesh(instance: Instance) -> ProcMesh:

@@ -83,6 +83,12 @@ def process() -> Process:
         return _start_client()
 
 
+def client_context() -> Context | None:
+    """The root client's, if this process has one already."""
+    found = _process
+    return found.default_context() if found is not None and found.is_client else None
+
+
 def set_worker(runtime: _runtime.Runtime, boot: dict[str, Any]) -> Process:
     global _process
     _process = Process(runtime, is_client=False, boot=boot)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
 
 Action = Callable[[], None]
 OnError = Callable[[BaseException], None]
+
+
+class ReferenceCounts:
+    """Mesh references in this process's messages; a bare `pickle` does not count."""
+
+    sent_pending = 0  # pickled before their mesh was ready
+    received = 0
 
 
 class Readiness:
@@ -28,6 +36,13 @@ class Readiness:
         out.ready = True
         out._event.set()
         return out
+
+    @staticmethod
+    def of_reference() -> Readiness:
+        """For the function that unpickles a reference to a mesh."""
+        if sys._getframe(2).f_globals["__name__"] == "monarch._actor.pickling":
+            ReferenceCounts.received += 1
+        return Readiness.done()
 
     def post(self, action: Action, on_error: OnError) -> None:
         """Runs the action: now, when ready, or never; then `on_error` gets the reason."""
@@ -70,3 +85,9 @@ class Readiness:
         self.wait_over()
         if self.error is not None:
             raise self.error
+
+    def wait_to_refer(self) -> None:
+        """As wait(), for a reference that is pickled: what is sent is sent once the mesh is known."""
+        if not self.ready:
+            ReferenceCounts.sent_pending += 1
+        self.wait()

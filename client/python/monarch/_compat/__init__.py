@@ -1,0 +1,1 @@
+"""What stands behind `monarch._src` and `monarch._rust_bindings`: small adapters on our own types."""

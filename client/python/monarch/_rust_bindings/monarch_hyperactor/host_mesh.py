@@ -1,0 +1,11 @@
+"""Alias: names that live elsewhere."""
+
+from __future__ import annotations
+
+from monarch._compat.alias import alias
+
+__getattr__ = alias(
+    __name__,
+    ("monarch._actor.launch_spec", "BootstrapCommand"),
+    ("monarch._actor.host_mesh", "HostMesh"),
+)

@@ -1,0 +1,1 @@
+"""Private modules that existing programs import; no logic here."""

@@ -1,0 +1,13 @@
+"""Alias: names that live elsewhere."""
+
+from __future__ import annotations
+
+from monarch._compat.alias import alias
+
+__getattr__ = alias(
+    __name__,
+    (
+        "monarch._actor.endpoint",
+        "Accumulator Endpoint EndpointProperty NotAnEndpoint as_endpoint endpoint send",
+    ),
+)

@@ -1,0 +1,12 @@
+"""Alias: names that live elsewhere."""
+
+from __future__ import annotations
+
+from monarch._compat.alias import alias
+
+__getattr__ = alias(
+    __name__,
+    ("monarch._actor.failure", "MeshFailure"),
+    ("monarch._actor.fault_hook", "unhandled_fault_hook"),
+    ("monarch._actor.errors", "SupervisionError"),
+)

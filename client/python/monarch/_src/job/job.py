@@ -1,0 +1,10 @@
+"""Alias: names that live elsewhere."""
+
+from __future__ import annotations
+
+from monarch._compat.alias import alias
+
+__getattr__ = alias(
+    __name__,
+    ("monarch.job", "JobState JobTrait LoginJob ProcessState"),
+)

@@ -1,0 +1,1 @@
+"""What goes with jobs: configurations and workspaces."""

@@ -1,0 +1,120 @@
+"""The module paths that existing programs import beside the public ones."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import pathlib
+import warnings
+from collections.abc import Iterator
+
+import monarch
+import monarch.actor
+import pytest
+
+PACKAGE = pathlib.Path(monarch.__file__).parent
+ALIASES = ("_src", "_rust_bindings")
+# Aliases that wait for their home.
+MISSING = {
+    "get_active_proc_meshes",
+    "hosts_from_config",
+    "register_proc_mesh_spawn_callback",
+    "unregister_proc_mesh_spawn_callback",
+}
+
+
+def module_name(path: pathlib.Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def alias_modules() -> list[pathlib.Path]:
+    return sorted(path for part in ALIASES for path in (PACKAGE / part).rglob("*.py"))
+
+
+def declared(path: pathlib.Path) -> Iterator[tuple[str, str]]:
+    """(home, name) of each alias in a module."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "alias":
+            for home, names in (ast.literal_eval(pair) for pair in node.args[1:]):
+                yield from ((home, name) for name in names.split())
+
+
+def has_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("path", alias_modules(), ids=module_name)
+def test_each_alias_is_the_object_of_its_home(path: pathlib.Path) -> None:
+    alias = importlib.import_module(module_name(path))
+    for home, name in declared(path):
+        if has_module(home) and name not in MISSING:
+            assert getattr(alias, name) is getattr(importlib.import_module(home), name)
+
+
+def test_alias_modules_hold_no_logic() -> None:
+    allowed = (ast.Expr, ast.Import, ast.ImportFrom, ast.Assign, ast.If)
+    for path in alias_modules():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            assert isinstance(node, allowed), f"{path}:{node.lineno}"
+
+
+def test_nothing_of_ours_imports_an_alias() -> None:
+    old = {"actor_mesh.py", "proc_mesh.py", "bootstrap_main.py"}
+    for path in PACKAGE.rglob("*.py"):
+        inside = path.relative_to(PACKAGE).parts
+        if inside[0] in ALIASES or (len(inside) == 1 and inside[0] in old):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            else:
+                continue
+            assert not [n for n in names if n.startswith(tuple(f"monarch.{a}" for a in ALIASES))], path
+
+
+def test_an_unknown_name_of_an_alias_module_is_an_attribute_error() -> None:
+    module = importlib.import_module("monarch._src.actor.endpoint")
+    with pytest.raises(AttributeError, match=r"monarch\._src\.actor\.endpoint.*no_such_name"):
+        module.no_such_name  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["actor_mesh", "proc_mesh", "bootstrap_main"])
+def test_old_modules_warn_and_give_their_names(name: str) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        module = importlib.reload(importlib.import_module(f"monarch.{name}"))
+    assert DeprecationWarning in [warning.category for warning in caught]
+    if name == "actor_mesh":
+        assert module.Actor is monarch.actor.Actor
+
+
+def test_machinery_that_is_not_there_imports_and_says_so_when_used() -> None:
+    module = importlib.import_module("monarch._rust_bindings.monarch_hyperactor.mailbox")
+    with pytest.raises(NotImplementedError, match="Mailbox"):
+        module.Mailbox()
+
+
+def test_there_is_no_tensor_engine() -> None:
+    assert importlib.import_module("monarch._rust_bindings").has_tensor_engine() is False
+    with pytest.raises(ImportError, match="tensor engine"):
+        monarch.remote  # noqa: B018
+
+
+def test_the_root_gives_the_shapes() -> None:
+    assert (monarch.Shape, monarch.NDSlice) == (monarch.actor.Shape, monarch.actor.Slice)
+    assert repr(monarch.Selection.from_string("0")) == "Range(Range(0, Some(1), 1), True)"
+
+
+def test_a_configuration_of_a_job() -> None:
+    config = importlib.import_module("monarch.tools.config")
+    workspace = config.Workspace(dirs=["/a/b", "/c"])
+    assert workspace.dirs == {pathlib.Path("/a/b"): "b", pathlib.Path("/c"): "c"}
+    assert config.Config(workspace=workspace).workspace is workspace
+    with pytest.warns(FutureWarning, match="workspace='/x' is deprecated"):
+        assert config.Config(workspace="/x").workspace.dirs == {pathlib.Path("/x"): ""}
