@@ -8,8 +8,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from monarch._actor.shape import Extent, Region, Shape, Slice
     from monarch._actor.shape import Slice as NDSlice
+    from monarch.config import (
+        clear_runtime_config,
+        configure,
+        configured,
+        get_global_config,
+        get_runtime_config,
+    )
 
-__all__ = ["Extent", "NDSlice", "Region", "Shape", "Slice"]
+__all__ = [
+    "Extent",
+    "NDSlice",
+    "Region",
+    "Shape",
+    "Slice",
+    "clear_runtime_config",
+    "configure",
+    "configured",
+    "get_global_config",
+    "get_runtime_config",
+]
 
 _SHAPES = "monarch._actor.shape"
 _CONFIG = "monarch.config"

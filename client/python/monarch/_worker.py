@@ -9,6 +9,7 @@ from typing import Any
 from monarch import _runtime
 from monarch._actor.construction import LOOK_S
 from monarch._actor.process import Process, give_up_constructions, next_task, set_worker, start_actor
+from monarch._config.layers import layers
 
 # Part of the grace that is left for leaving the process after the actors were stopped.
 _LEAVE_S = 0.5
@@ -33,6 +34,7 @@ def main() -> None:
 
 
 def _apply(boot: dict[str, Any]) -> None:
+    layers.inherit(boot.get("config", {}))
     if "path" in boot:
         sys.path[:] = boot["path"]
     else:

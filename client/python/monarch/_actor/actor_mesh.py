@@ -12,7 +12,7 @@ from monarch._actor.answers import collect_done, failure_error
 from monarch._actor.endpoint import Endpoint, EndpointProperty, NotAnEndpoint
 from monarch._actor.future import Future
 from monarch._actor.mesh_trait import MeshTrait
-from monarch._actor.owned import STOP_ACTOR_TIMEOUT
+from monarch._actor.owned import stop_actor_s
 from monarch._actor.readiness import Readiness
 from monarch._actor.receiver import Receiver
 from monarch._actor.shape import Shape, Slice
@@ -98,7 +98,7 @@ class ActorMeshCore:
         if self.owner is not None and self in self.owner.owned:
             self.owner.owned.remove(self)
         self.readiness.wait()
-        self.begin_stop(reason)(time.monotonic() + STOP_ACTOR_TIMEOUT)
+        self.begin_stop(reason)(time.monotonic() + stop_actor_s())
 
 
 class ActorMesh(MeshTrait, Generic[T]):

@@ -25,6 +25,7 @@ from monarch._actor.failure import (
 )
 from monarch._actor.port import Port
 from monarch._actor.shape import Extent
+from monarch._config.layers import layers
 
 if TYPE_CHECKING:
     from monarch._actor.actor import Actor
@@ -32,7 +33,11 @@ if TYPE_CHECKING:
     from monarch._runtime import Inbox, Message
 
 
-CLEANUP_S = 3.0
+def cleanup_s() -> float:
+    """The time that `__cleanup__` has."""
+    return layers.seconds("cleanup_timeout")
+
+
 # Later than an async actor's own limit, which cancels the clean-up.
 _CLEANUP_MARGIN_S = 0.2
 
@@ -413,8 +418,9 @@ class ActorRunner:
             yield
             return
         late = dict(event)
-        late["reason"] = f"{event.get('reason', '')} (its __cleanup__ did not end within {CLEANUP_S:g} s)"
-        timer = threading.Timer(CLEANUP_S + _CLEANUP_MARGIN_S, self.finish, (late, request))
+        limit = cleanup_s()
+        late["reason"] = f"{event.get('reason', '')} (its __cleanup__ did not end within {limit:g} s)"
+        timer = threading.Timer(limit + _CLEANUP_MARGIN_S, self.finish, (late, request))
         timer.daemon = True
         timer.start()
         try:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from monarch import _runtime
 from monarch._actor.actor import overrides
 from monarch._actor.actor_runner import (
-    CLEANUP_S,
     ActorFailure,
     ActorRunner,
+    cleanup_s,
     exception_event,
     format_exception,
     one_line,
@@ -227,7 +227,7 @@ class _AsyncActor:
         for task in tasks:
             task.cancel()
         if tasks:
-            await asyncio.wait(tasks, timeout=CLEANUP_S)
+            await asyncio.wait(tasks, timeout=cleanup_s())
 
     async def _clean_up(self, error: Exception | None) -> BaseException | None:
         actor: Any = self._runner.object
@@ -236,7 +236,7 @@ class _AsyncActor:
         try:
             result = actor.__cleanup__(error)
             if hasattr(result, "__await__"):
-                await asyncio.wait_for(result, CLEANUP_S)
+                await asyncio.wait_for(result, cleanup_s())
         except BaseException as raised:
             return raised
         return None

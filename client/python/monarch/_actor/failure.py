@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+from monarch._config.layers import layers
+
 _STARTED_FROM_ROOT = "<root>"
 
 
@@ -35,6 +37,8 @@ class FailureEvent:
             return FailureEvent(inner[0]) if inner else None
         if name in ("rank", "pid", "code", "unix_ms"):
             return self._fields.get(name, 0)
+        if name == "stderr_tail":
+            return _last_lines(self._fields.get(name, ""))
         if name in _TEXTS:
             return self._fields.get(name, "")
         raise AttributeError(f"a failure event has no field {name!r}")
@@ -49,6 +53,11 @@ class FailureEvent:
         return f"FailureEvent({self.summary or self.kind})"
 
 
+def _last_lines(text: str) -> str:
+    lines: int = layers.effective["tail_log_lines"]
+    return "\n".join(text.splitlines()[-lines:]) if lines else text
+
+
 _TEXTS = frozenset(
     (
         "kind",
@@ -58,7 +67,6 @@ _TEXTS = frozenset(
         "host_name",
         "phase",
         "reason",
-        "stderr_tail",
         "traceback",
         "summary",
     )

@@ -11,7 +11,13 @@ from monarch._actor.endpoint import endpoint, is_coroutine_function
 from monarch._actor.errors import SpawnError
 from monarch._actor.failure import FailureEvent
 from monarch._actor.future import Future
-from monarch._actor.launch_spec import BootstrapCommand, default_bootstrap_cmd, make_boot, make_spec
+from monarch._actor.launch_spec import (
+    BootstrapCommand,
+    default_bootstrap_cmd,
+    make_boot,
+    make_spec,
+    phase_timeout_ms,
+)
 from monarch._actor.mesh_trait import MeshTrait
 from monarch._actor.proc_mesh import ProcMesh, ProcMeshCore, start_in_background
 from monarch._actor.process import process
@@ -98,7 +104,8 @@ class HostMesh(MeshTrait):
         owner.owned.append(core)
         mesh = ProcMesh(core, shape, self, whole=True)
         first = None if bootstrap is None else _Bootstrap(mesh, bootstrap)
-        start_in_background(lambda: _spawn(owner, core, shape, specs, first))
+        phase_ms = phase_timeout_ms()
+        start_in_background(lambda: _spawn(owner, core, shape, specs, phase_ms, first))
         return mesh
 
     def _specs(
@@ -198,7 +205,12 @@ class _Bootstrap:
 
 
 def _spawn(
-    owner: Instance, core: ProcMeshCore, shape: Shape, specs: list[dict[str, Any]], first: _Bootstrap | None
+    owner: Instance,
+    core: ProcMeshCore,
+    shape: Shape,
+    specs: list[dict[str, Any]],
+    phase_ms: int,
+    first: _Bootstrap | None,
 ) -> None:
     try:
         here = process()
@@ -207,7 +219,9 @@ def _spawn(
 
             start_controllers(here)
         control = here.control()
-        spawned = control.spawn_procs(core.name, shape.labels, shape.ndslice.sizes, specs, owner.address, 0)
+        spawned = control.spawn_procs(
+            core.name, shape.labels, shape.ndslice.sizes, specs, owner.address, phase_ms
+        )
         core.procs += [address for address, _ in spawned]
         core.pids = [pid for _, pid in spawned]
         owner.runtime.add_owned_mesh(

@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 from monarch import _runtime
+from monarch._config.layers import layers
 
 # Runs before any import but `sys`. The directory of the package stands first only while the package itself is
 # imported, and the working directory never: a file there must not shadow a module.
@@ -17,6 +18,8 @@ _START = (
     "import sys; d = sys.argv.pop(1); sys.path = [d] + [p for p in sys.path if p]; import monarch; "
     "del sys.path[0]; from monarch._worker import main; main()"
 )
+
+_FOREVER_MS = 2**32 - 1
 
 
 class BootstrapCommand:
@@ -117,9 +120,22 @@ def make_spec(command: BootstrapCommand, boot: bytes, bind: dict[str, str] | Non
     }
 
 
+def phase_timeout_ms() -> int:
+    """The limit for each phase of a process's start; 0: the daemon's default."""
+    names = ("host_spawn_ready_timeout", "mesh_proc_spawn_max_idle")
+    chosen = [layers.seconds(name) for name in names if layers.is_set(name)]
+    if not chosen:
+        return 0
+    return max(1, min(int(max(chosen) * 1000), _FOREVER_MS)) if all(chosen) else _FOREVER_MS
+
+
 def make_boot(root: Any, *, own_interpreter: bool) -> bytes:
     """What the worker is told before it loads anything."""
-    boot: dict[str, Any] = {"root": list(root), "executable": "" if own_interpreter else sys.executable}
+    boot: dict[str, Any] = {
+        "root": list(root),
+        "executable": "" if own_interpreter else sys.executable,
+        "config": layers.bequest(),
+    }
     if own_interpreter:
         boot["path"] = search_path()
     else:

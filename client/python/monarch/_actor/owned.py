@@ -5,10 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Protocol
 
+from monarch._config.layers import layers
+
 if TYPE_CHECKING:
     from monarch._actor.context import Instance
 
-STOP_ACTOR_TIMEOUT = 10.0
+
+def stop_actor_s() -> float:
+    """The time that the actors of a mesh have to stop."""
+    return layers.seconds("stop_actor_timeout")
 
 
 class Owned(Protocol):
@@ -30,6 +35,6 @@ def stop_owned(instance: Instance, reason: str) -> None:
         for mesh in owned:
             if mesh.is_procs == procs:
                 stopping.append(mesh.begin_stop(reason))
-        deadline = time.monotonic() + STOP_ACTOR_TIMEOUT
+        deadline = time.monotonic() + stop_actor_s()
         for wait in stopping:
             wait(deadline)

@@ -10,6 +10,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from monarch import _runtime
+from monarch._config.layers import layers
 
 # Smaller buffers cost less inside the stream than a part of their own.
 _OUT_OF_BAND_MIN = 1024
@@ -70,7 +71,7 @@ def dumps(obj: Any) -> list[Any]:
         _FastPickler(out, 5, buffer_callback=_keep_in(buffers)).dump(obj)
     except (_NeedsCloudpickle, pickle.PicklingError, AttributeError, TypeError):
         return _cloud_dumps(obj)
-    return [out.getbuffer(), *buffers]
+    return _within_limit([out.getbuffer(), *buffers])
 
 
 def _cloud_dumps(obj: Any) -> list[Any]:
@@ -79,7 +80,22 @@ def _cloud_dumps(obj: Any) -> list[Any]:
     buffers: list[Any] = []
     out = io.BytesIO()
     CloudPickler(out, 5, _keep_in(buffers)).dump(obj)
-    return [out.getbuffer(), *buffers]
+    return _within_limit([out.getbuffer(), *buffers])
+
+
+def _within_limit(parts: list[Any]) -> list[Any]:
+    # What the short ways of the native module make is smaller than any sensible limit, and not looked at.
+    size = sum(len(part) if type(part) is bytes else part.nbytes for part in parts)
+    limit = layers.effective["codec_max_frame_length"]
+    if size > limit:
+        from monarch._actor.errors import SupervisionError
+
+        raise SupervisionError(
+            f"rejecting oversize frame: len={size} > max={limit}. Send less at once, or raise CODEC_MAX_FRAME_LENGTH: "
+            "the environment variable HYPERACTOR_CODEC_MAX_FRAME_LENGTH, or "
+            "monarch.configure(codec_max_frame_length=...)"
+        )
+    return parts
 
 
 def dumps_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
@@ -92,7 +108,7 @@ def dumps_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
             if type(arg) not in _PLAIN:
                 break
         else:
-            return [pickle.dumps((args, kwargs), 5)]
+            return _within_limit([pickle.dumps((args, kwargs), 5)])
     return dumps((args, kwargs))
 
 
@@ -102,7 +118,7 @@ def dumps_value(value: Any) -> list[Any]:
     if plain is not None:
         return [plain]
     if type(value) in _PLAIN:
-        return [pickle.dumps(value, 5)]
+        return _within_limit([pickle.dumps(value, 5)])
     return dumps(value)
 
 

@@ -18,6 +18,7 @@ from monarch._actor.future import Future
 from monarch._actor.mesh_trait import MeshTrait
 from monarch._actor.readiness import Readiness
 from monarch._actor.shape import Shape, Slice
+from monarch._config.layers import layers
 
 if TYPE_CHECKING:
     from monarch._actor.host_mesh import HostMesh
@@ -58,7 +59,8 @@ class ProcMeshCore:
 
         def wait(deadline: float) -> None:
             # Longer than the daemon's own ladder takes, and so only for a daemon that does not answer.
-            stopping._wait(max(0.0, deadline - time.monotonic()) + 15.0)
+            limit = layers.seconds("process_exit_timeout") + layers.seconds("proc_stop_max_idle")
+            stopping._wait(max(0.0, deadline - time.monotonic()) + limit)
 
         return wait
 
@@ -68,7 +70,8 @@ class ProcMeshCore:
 
         if self.owner is not None:
             self.owner.runtime.remove_owned_mesh(self.owner.actor, 0, self.name)
-        process().control().stop_procs(self.procs, 0, _KILL_AFTER_MS, reason)
+        grace_ms = max(1, int(layers.seconds("process_exit_timeout") * 1000))
+        process().control().stop_procs(self.procs, grace_ms, _KILL_AFTER_MS, reason)
 
     def stop(self, reason: str) -> None:
         if self.owner is not None and self in self.owner.owned:

@@ -14,6 +14,7 @@ from monarch import _runtime
 from monarch._actor.construction import LOOK_S
 from monarch._actor.context import Context, Instance
 from monarch._actor.interrupt import shorten_interrupts
+from monarch._config.layers import layers
 
 if TYPE_CHECKING:
     from monarch._actor.actor_runner import ActorRunner
@@ -113,6 +114,7 @@ def _start_client() -> Process:
     runtime = _runtime.Runtime.start_client(
         "", monarchd if os.path.exists(monarchd) else "", name, _open_fd(1), _open_fd(2)
     )
+    layers.warn_of_idle()
     started = Process(runtime, is_client=True, boot={})
     _process = started
     atexit.register(shutdown)

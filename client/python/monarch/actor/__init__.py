@@ -26,6 +26,7 @@ from monarch._actor.session import shutdown_context
 from monarch._actor.shape import Extent, Point, Region, Shape, Slice
 from monarch._actor.shape import Slice as NDSlice
 from monarch._actor.value_mesh import ValueMesh
+from monarch._config.transport import ChannelTransport
 
 __all__ = [
     "Accumulator",
@@ -34,6 +35,7 @@ __all__ = [
     "ActorMesh",
     "BootstrapCommand",
     "Channel",
+    "ChannelTransport",
     "Context",
     "Endpoint",
     "Extent",

@@ -1,0 +1,1 @@
+"""The configuration: its keys as data, the layers of their values."""
