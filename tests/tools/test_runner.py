@@ -9,8 +9,10 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools/support"))
 
+from testing import __main__ as runner  # noqa: E402
 from testing import bazel, command, python  # noqa: E402
 from testing.disabled import Disabled  # noqa: E402
+from testing.kinds import KINDS, Kind, Options  # noqa: E402
 from testing.tally import Tally  # noqa: E402
 
 VENV = pathlib.Path(sys.prefix)
@@ -51,6 +53,22 @@ def test_a_file_that_does_not_import_is_a_failure(tmp_path):
 
 def test_a_file_without_tests_is_no_failure(tmp_path):
     assert run_file(tmp_path, "").closing_line() == "0 passed, 0 failed"
+
+
+def test_a_kind_that_ran_no_test_is_a_failure(monkeypatch):
+    monkeypatch.setattr(runner, "prepare", lambda kinds: Tally())
+    total = runner.run_kinds([Kind("empty", "runs nothing", lambda options: Tally())], Options(NONE, False))
+    assert total.failures == ["empty: no test ran"]
+
+
+@pytest.mark.parametrize("kind", ["unit", "sanitize", "fuzz", "tsan", "asan", "ubsan"])
+def test_no_tag_filter_is_empty(monkeypatch, kind):
+    # Bazel takes an empty tag for one that every test lacks.
+    lines = []
+    monkeypatch.setattr(bazel, "_bazel", lambda command, flags, targets: lines.append(flags) or 0)
+    KINDS[kind].run(Options(NONE, False))
+    (filters,) = [flag.partition("=")[2] for flag in lines[0] if flag.startswith("--test_tag_filters=")]
+    assert all(filters.split(","))
 
 
 def test_a_command_is_ended_when_its_time_is_up(tmp_path):

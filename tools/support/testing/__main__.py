@@ -59,6 +59,8 @@ def run_kinds(kinds: list[Kind], options: Options) -> Tally:
         print(f"\n==== {kind.name}: {kind.help}", flush=True)
         watch = Stopwatch()
         tally = kind.run(options)
+        if not tally.passed and not tally.failures and not options.disabled.names:
+            tally.fail(f"{kind.name}: no test ran")
         total.add(tally)
         lines.append(f"  {kind.name:12} {tally.closing_line()}  ({watch.seconds():.0f} s)")
     print("\n==== summary")

@@ -43,8 +43,9 @@ def _lint(_: Options) -> Tally:
     return _one("lint", [str(ROOT / "tools/lint")], 600)
 
 
-def _cpp(*flags: str, tags: str = "-fuzz") -> Callable[[Options], Tally]:
-    return lambda options: bazel.test(list(flags), EVERYTHING, options.disabled, [tags])
+def _cpp(*flags: str, without: tuple[str, ...] = ("fuzz",)) -> Callable[[Options], Tally]:
+    tags = ["-" + tag for tag in without]
+    return lambda options: bazel.test(list(flags), EVERYTHING, options.disabled, tags)
 
 
 def _fuzz(options: Options) -> Tally:
@@ -101,13 +102,15 @@ KINDS = {
             _cpp("--config=sanitize"),
         ),
         Kind("fuzz", "fuzz targets: corpus and seeded mutations, sanitized; --full: many more", _fuzz),
-        Kind("tsan", "C++ tests with the thread sanitizer", _cpp("--config=tsan", tags="-fuzz,-no_tsan")),
+        Kind(
+            "tsan", "C++ tests with the thread sanitizer", _cpp("--config=tsan", without=("fuzz", "no_tsan"))
+        ),
         Kind("clang", "everything compiles with clang, layering and lock checks on", _clang, in_ci=False),
-        Kind("asan", "C++ tests, gcc, address sanitizer", _cpp("--config=asan", tags=""), in_ci=False),
+        Kind("asan", "C++ tests, gcc, address sanitizer", _cpp("--config=asan", without=()), in_ci=False),
         Kind(
             "ubsan",
             "C++ tests, undefined-behaviour sanitizer alone",
-            _cpp("--config=ubsan", tags=""),
+            _cpp("--config=ubsan", without=()),
             in_ci=False,
         ),
         Kind("bench", "each benchmark starts and ends", _bench, in_ci=False, needs_package=True),
