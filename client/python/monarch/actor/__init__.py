@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from monarch._actor import log_prefix as _log_prefix  # noqa: F401
 from monarch._actor.actor import Actor
 from monarch._actor.actor_mesh import ActorMesh
 from monarch._actor.concurrent import concurrent_endpoint
@@ -27,6 +28,7 @@ from monarch._actor.shape import Extent, Point, Region, Shape, Slice
 from monarch._actor.shape import Slice as NDSlice
 from monarch._actor.value_mesh import ValueMesh
 from monarch._config.transport import ChannelTransport
+from monarch.actor import config
 
 __all__ = [
     "Accumulator",
@@ -57,6 +59,7 @@ __all__ = [
     "ValueMesh",
     "as_endpoint",
     "concurrent_endpoint",
+    "config",
     "context",
     "current_actor_name",
     "current_rank",
