@@ -163,7 +163,10 @@ class ActorRunner:
         self.instance = Instance(self.runtime, address, info)
         self.instance.runner = self
         current.set(Context(self.instance, self._meta["rank"], self.instance.rank.extent))
-        return pickling.loads(parts[1:])
+        loaded = pickling.loads(parts[1:])
+        if len(loaded) == 4:
+            self.instance.mocks = loaded[3]
+        return loaded[:3]
 
     def _refuse(self, error: BaseException) -> None:
         """The class or the arguments cannot be loaded here: the spawn fails, and its owner is told."""

@@ -78,6 +78,7 @@ class Instance:
         self.rank = Point(info.get("rank", 0), extent)
         self.owned: list[Owned] = []
         self.runner: ActorRunner | None = None
+        self.mocks: dict[Any, Any] = {}  # that were in force where it was spawned
         self._proc_mesh: ProcMesh | None = info.get("proc_mesh")
         self.host_mesh: HostMesh | None = info.get("host_mesh")
         coordinates = repr(self.rank) if len(extent) else ""

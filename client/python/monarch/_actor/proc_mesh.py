@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from monarch import _runtime
-from monarch._actor import pickling
+from monarch._actor import mock, pickling
 from monarch._actor.actor import Actor, check_class
 from monarch._actor.actor_mesh import _RESERVED, ActorMesh, ActorMeshCore, class_name
 from monarch._actor.context import Instance, context
@@ -137,11 +137,14 @@ class ProcMesh(MeshTrait):
             )
         if not isinstance(name, str):
             raise TypeError(f"the name of a mesh is a str, not {name!r}")
+        owner = context().actor_instance
+        mocks = mock.seen_by(owner)
+        Class = cast("type[T]", mocks.get(Class, Class))
         check_class(Class, _RESERVED)
         if Class.__init__ is not object.__init__:
             signature_of(Class.__init__, 1).check(args, kwargs)
-        parts = pickling.dumps((Class, args, kwargs))
-        return cast("T", self._spawn(context().actor_instance, name, Class, parts))
+        parts = pickling.dumps((Class, args, kwargs, mocks) if mocks else (Class, args, kwargs))
+        return cast("T", self._spawn(owner, name, Class, parts))
 
     def _spawn(self, owner: Instance, name: str, cls: type, parts: list[Any]) -> ActorMesh[Any]:
         base = self._core

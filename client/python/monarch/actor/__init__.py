@@ -28,6 +28,7 @@ from monarch._actor.shape import Extent, Point, Region, Shape, Slice
 from monarch._actor.shape import Slice as NDSlice
 from monarch._actor.value_mesh import ValueMesh
 from monarch._config.transport import ChannelTransport
+from monarch._telemetry import get_meter, span, traced
 from monarch.actor import config
 
 __all__ = [
@@ -66,10 +67,13 @@ __all__ = [
     "current_size",
     "default_bootstrap_cmd",
     "endpoint",
+    "get_meter",
     "get_or_spawn_controller",
     "send",
     "shutdown_context",
+    "span",
     "this_host",
     "this_proc",
+    "traced",
     "unhandled_fault_hook",
 ]

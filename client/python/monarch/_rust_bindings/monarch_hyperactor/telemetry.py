@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from monarch._compat.alias import alias
+from monarch._telemetry import Counter as PyCounter
+from monarch._telemetry import Histogram as PyHistogram
+from monarch._telemetry import UpDownCounter as PyUpDownCounter
 
-__getattr__ = alias(
-    __name__,
-    ("monarch._telemetry", "PyCounter PyHistogram PyUpDownCounter"),
-)
+__all__ = ["PyCounter", "PyHistogram", "PyUpDownCounter"]
