@@ -68,6 +68,7 @@ class DaemonHarness {
   grpc::Status Spawn(const v1::SpawnProcsRequest& request, v1::SpawnProcsResponse* response);
   grpc::Status Stop(const v1::SpawnProcsResponse& procs, uint32_t grace_ms, v1::StopProcsResponse* response);
   v1::GetTreeResponse Tree();
+  Doorbell& doorbell() { return *doorbell_; }
 
   std::unique_ptr<TestProcess> client;
   std::unique_ptr<TestProcess> daemon;

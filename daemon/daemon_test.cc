@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "daemon/daemon_harness.h"
+#include "message/death_board.h"
 #include "message/frame.h"
 #include "proto/failure_event_conversion.h"
 #include "proto/id_conversion.h"
@@ -237,7 +238,7 @@ TEST_CASE("IntroducesOnceAndRelaysFrames") {
   REQUIRE(introduced.type == ControlType::kIntroduce);
   CHECK(*introduced.body["mode"].AsString() == "ring");
   CHECK(*introduced.body["side"].AsInt() == 0);
-  CHECK(fds.size() == 4);
+  CHECK(fds.size() == 5);
   CHECK(harness.AwaitAnswer(6).type == ControlType::kOk);
 
   REQUIRE(*harness.socket.TrySend(FrameTo(harness, peer, "hello")));
@@ -252,6 +253,46 @@ TEST_CASE("IntroducesOnceAndRelaysFrames") {
       harness.Await([](const ControlMessage& m) { return m.type == ControlType::kUndelivered; });
   CHECK(undelivered.body["header"].AsBytes()->size() == kFrameHeaderBytes);
   CHECK(*undelivered.body["code"].AsInt() == static_cast<int>(absl::StatusCode::kUnavailable));
+}
+
+TEST_CASE("TheLauncherTellsAFailureToWhoHasARingAndLeavesAStopToTheDaemon") {
+  DaemonHarness harness;
+  REQUIRE(harness.Hello());
+  v1::SpawnProcsResponse procs;
+  REQUIRE(harness.Spawn(harness.SpawnOf("1", {"ready"}), &procs).ok());
+  const v1::ProcInfo& worker = procs.procs(0);
+  const ProcAddress peer = *FromProto(worker.address());
+  harness.Send(ControlType::kConnect, 5, {{"peer", ToValue(peer)}});
+  std::vector<ScopedFd> fds;
+  const ControlMessage introduced =
+      harness.Await([](const ControlMessage& m) { return m.request == 5; }, &fds);
+  REQUIRE(fds.size() == 5);
+  const auto who = FailureEventFromValue(introduced.body["who"]);
+  REQUIRE(who.ok());
+  CHECK(who->mesh == "m1");
+  CHECK(who->pid == worker.pid());
+  CHECK(who->rank_label == worker.rank_label());
+  const auto board = DeathBoardView::Attach(std::move(fds[4]));
+  REQUIRE(board.ok());
+  CHECK_FALSE(board->EndOf(peer).has_value());
+  const auto bit = static_cast<uint32_t>(*introduced.body["local_bit"].AsInt());
+  uint64_t marks[kRingBits / 64];
+  SECTION("a failure") {
+    kill(static_cast<pid_t>(worker.pid()), SIGKILL);
+    REQUIRE(
+        harness.Await([&](const ControlMessage& m) { return Is(m, ControlType::kProcDead, worker); }).type ==
+        ControlType::kProcDead);
+    // It comes before the daemon's word.
+    CHECK(board->EndOf(peer) == SIGKILL);
+    REQUIRE(harness.doorbell().TakePeerDead(marks));
+    CHECK(marks[bit / 64] == uint64_t{1} << bit % 64);
+  }
+  SECTION("a stop") {
+    v1::StopProcsResponse stopped;
+    REQUIRE(harness.Stop(procs, 200, &stopped).ok());
+    CHECK_FALSE(board->EndOf(peer).has_value());
+    CHECK_FALSE(harness.doorbell().TakePeerDead(marks));
+  }
 }
 
 TEST_CASE("WithoutRingsEveryLinkIsRelayed") {

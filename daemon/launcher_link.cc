@@ -94,6 +94,23 @@ void LauncherLink::Signal(const ProcAddress& proc, int signal) {
   connection_->Answer(0, ControlType::kSignal, {{"proc", ToValue(proc)}, {"signal", Value(signal)}});
 }
 
+void LauncherLink::AddDoorbell(const ProcAddress& proc, bool is_client, int doorbell) {
+  connection_->Send(
+      {ControlType::kDoorbell, 0, Value::Map{{"proc", ToValue(proc)}, {"client", Value(is_client)}}},
+      {doorbell});
+}
+
+void LauncherLink::Link(const ProcAddress& a, uint32_t bit_in_a, const ProcAddress& b, uint32_t bit_in_b) {
+  connection_->Send(
+      {ControlType::kLink, 0,
+       Value::Map{
+           {"a", ToValue(a)}, {"a_bit", Value(bit_in_a)}, {"b", ToValue(b)}, {"b_bit", Value(bit_in_b)}}});
+}
+
+void LauncherLink::SetStopping(const ProcAddress& proc) {
+  connection_->Answer(0, ControlType::kStopping, {{"proc", ToValue(proc)}});
+}
+
 void LauncherLink::EndSession(absl::Duration kill_after) {
   if (ending_) return;
   ending_ = true;
@@ -109,6 +126,9 @@ absl::Status LauncherLink::OnPacket(NativeConnection&, Packet packet) {
   MONARCH_ASSIGN_OR_RETURN(const ControlMessage message, DecodeControl(packet.bytes));
   switch (message.type) {
     case ControlType::kOk:
+      // Setup's.
+      if (packet.fds.size() == 1 && !board_.valid()) board_ = std::move(packet.fds[0]);
+      return absl::OkStatus();
     case ControlType::kSessionGone:
       return absl::OkStatus();
     case ControlType::kRefused:

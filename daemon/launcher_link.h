@@ -48,6 +48,13 @@ class LauncherLink : private NativeConnection::Handler {
   absl::Status Launch(const ProcAddress& proc, const ProcessSpec& spec, const std::vector<std::string>& env,
                       const StartToken& token, const std::string& label, int socket);
   void Signal(const ProcAddress& proc, int signal);
+  // What it needs to tell a death itself. The fds are the caller's.
+  void AddDoorbell(const ProcAddress& proc, bool is_client, int doorbell);
+  void Link(const ProcAddress& a, uint32_t bit_in_a, const ProcAddress& b, uint32_t bit_in_b);
+  // It leaves the end of `proc` to the daemon, which knows why.
+  void SetStopping(const ProcAddress& proc);
+  // Its death board; -1: not known yet.
+  int board() const { return board_.get(); }
   // Stops everything: TERM now, KILL after `kill_after`; then the launcher exits. If it does not, it is
   // killed.
   void EndSession(absl::Duration kill_after);
@@ -64,6 +71,7 @@ class LauncherLink : private NativeConnection::Handler {
   Events* const events_;
   StartedLauncher process_;
   std::shared_ptr<NativeConnection> connection_;
+  ScopedFd board_;
   uint32_t next_request_ = 1;
   bool ending_ = false;
   EventLoop::TimerId kill_timer_ = 0;

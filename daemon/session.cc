@@ -141,6 +141,7 @@ absl::Status Session::OnWorkerHello(ProcRecord& record, const ControlMessage& me
   }
   record.token = StartToken();
   record.description.phase = std::max(record.description.phase, ProcPhase::kConnected);
+  if (launcher_) launcher_->AddDoorbell(record.description.address, false, record.shared.doorbell.get());
   Welcome(record, message.request);
   spawner_.OnConnected(record, context_->loop->Now());
   AnswerWaiting(record);
@@ -253,6 +254,9 @@ void Session::Introduce(ProcRecord& asker, uint32_t request, ProcRecord& peer) {
       means.ring = false;
     }
   }
+  if (means.ring && launcher_) {
+    launcher_->Link(asker.description.address, means.bit_in_a, peer.description.address, means.bit_in_b);
+  }
   SendIntroduction(asker, request, peer, means, true, 0, ring.get());
   SendIntroduction(peer, 0, asker, means, false, 1, ring.get());
 }
@@ -261,9 +265,13 @@ void Session::SendIntroduction(ProcRecord& to, uint32_t request, const ProcRecor
                                const Introducer::Introduction& how, bool to_is_a, int side, int ring_fd) {
   if (!to.connection) return;
   std::vector<int> fds = {peer.shared.doorbell.get(), peer.shared.bell.get(), peer.shared.segment.get()};
-  if (how.ring) fds.push_back(ring_fd);
+  if (how.ring) {
+    fds.push_back(ring_fd);
+    if (launcher_ && launcher_->board() >= 0) fds.push_back(launcher_->board());
+  }
   to.connection->Answer(request, ControlType::kIntroduce,
                         {{"peer", ToValue(peer.description.address)},
+                         {"who", ToValue(BaseEvent(peer))},
                          {"mode", Value(how.ring ? "ring" : "relay")},
                          {"side", Value(side)},
                          {"peer_bit", Value(to_is_a ? how.bit_in_b : how.bit_in_a)},

@@ -104,6 +104,7 @@ class Session : public NativeConnection::Handler,
   absl::StatusOr<ProcDescription> StartProc(const SpawnRequest& request, size_t index) override;
   void KillProc(uint64_t proc) override;
   // Stopper::Host
+  void OnStopping(ProcRecord& record) override;
   void SendStop(ProcRecord& record, absl::Duration grace) override;
   void SendSignal(ProcRecord& record, int signal) override;
 

@@ -87,6 +87,7 @@ absl::Status Session::EnsureLauncher() {
   launcher_ = std::make_unique<LauncherLink>(context_->loop, std::move(process), id_, this);
   launcher_->Setup(client_.pid, log_path(), kWorkerLogBytesMax, client_.pidfd.get(), client_.out.get(),
                    client_.err.get());
+  launcher_->AddDoorbell(client_address_, true, procs_.Find(client_address_)->shared.doorbell.get());
   return absl::OkStatus();
 }
 
@@ -235,6 +236,9 @@ void Session::Die(uint64_t proc, const ProcExit& exit) {
   const ProcAddress address = record->description.address;
   record->death = event;
   record->description.phase = ProcPhase::kExited;
+  // Before all else: who waits for it learns of it by this.
+  Broadcast(ControlType::kProcDead, address, event);
+  AnswerWaiting(*record);
   introducer_.Remove(proc);
   pauses_.Remove(proc);
   LogInfo("daemon", "process ended")
@@ -242,8 +246,6 @@ void Session::Die(uint64_t proc, const ProcExit& exit) {
       .With("proc", proc)
       .With("pid", event.pid)
       .With("how", event.Summary());
-  Broadcast(ControlType::kProcDead, address, event);
-  AnswerWaiting(*record);
   context_->events->Add(id_.ToHex(), "proc_ended", event);
   actors_.erase(actors_.lower_bound(ActorAddress{address, 0}),
                 actors_.upper_bound(ActorAddress{address, std::numeric_limits<uint64_t>::max()}));
@@ -286,6 +288,10 @@ void Session::KillProc(uint64_t proc) {
   ProcRecord* record = procs_.Find(proc);
   if (record == nullptr) return;
   stopper_.Stop(*record, StopMachine::Plan{}, "its mesh could not be spawned whole", context_->loop->Now());
+}
+
+void Session::OnStopping(ProcRecord& record) {
+  if (launcher_) launcher_->SetStopping(record.description.address);
 }
 
 void Session::SendStop(ProcRecord& record, absl::Duration grace) {

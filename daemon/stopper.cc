@@ -27,6 +27,7 @@ void Stopper::Stop(ProcRecord& record, const StopMachine::Plan& plan, const std:
   if (record.alive()) {
     record.stop_reason = reason.empty() ? "stopped" : reason;
     record.description.phase = ProcPhase::kStopping;
+    host_->OnStopping(record);
   }
   Do(record, record.stop->Begin(now), plan.grace);
 }

@@ -21,6 +21,8 @@ class Stopper {
   class Host {
    public:
     virtual ~Host() = default;
+    // It is asked, or made, to end from here on: before anything reaches it.
+    virtual void OnStopping(ProcRecord& record) = 0;
     virtual void SendStop(ProcRecord& record, absl::Duration grace) = 0;
     virtual void SendSignal(ProcRecord& record, int signal) = 0;
   };

@@ -49,6 +49,9 @@ bool IsKnownType(uint16_t type) {
     case ControlType::kSignal:
     case ControlType::kEndSession:
     case ControlType::kSessionGone:
+    case ControlType::kDoorbell:
+    case ControlType::kLink:
+    case ControlType::kStopping:
     case ControlType::kBoot:
     case ControlType::kLifeline:
       return true;

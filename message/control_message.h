@@ -45,6 +45,9 @@ enum class ControlType : uint16_t {
   kSignal = 38,
   kEndSession = 39,   // stop everything: TERM now, KILL after {kill_after_ms}
   kSessionGone = 40,  // nothing of the session is left on this host; the launcher exits
+  kDoorbell = 41,     // fd: doorbell of a process of the session
+  kLink = 42,         // two processes have a ring
+  kStopping = 43,     // its end is not told by the launcher
   // launcher <-> worker
   kBoot = 48,      // launcher -> worker, first: who you are, your start token, the spawner's boot bytes
   kLifeline = 49,  // worker -> launcher; fd: doorbell

@@ -24,6 +24,7 @@ namespace {
 
 constexpr size_t kHeaderAt = 4096;
 constexpr uint32_t kBitsPerNewsWord = 64;
+constexpr uint32_t kDeathWakesMax = 64;
 
 static_assert(sizeof(std::atomic<uint32_t>) == 4 && std::atomic<uint32_t>::is_always_lock_free);
 static_assert(sizeof(std::atomic<uint64_t>) == 8 && std::atomic<uint64_t>::is_always_lock_free);
@@ -76,12 +77,17 @@ absl::StatusOr<Doorbell> Doorbell::Create() {
 }
 
 absl::StatusOr<Doorbell> Doorbell::Attach(ScopedFd memfd, ScopedFd bell) {
-  MONARCH_RETURN_IF_ERROR(CheckSealedMemfd(memfd.get(), kDoorbellBytes, kDoorbellBytes).status());
   MONARCH_RETURN_IF_ERROR(CheckIsEventfd(bell.get()));
+  MONARCH_ASSIGN_OR_RETURN(Doorbell doorbell, AttachPages(std::move(memfd)));
+  doorbell.bell_ = std::move(bell);
+  return doorbell;
+}
+
+absl::StatusOr<Doorbell> Doorbell::AttachPages(ScopedFd memfd) {
+  MONARCH_RETURN_IF_ERROR(CheckSealedMemfd(memfd.get(), kDoorbellBytes, kDoorbellBytes).status());
   Doorbell doorbell;
   MONARCH_ASSIGN_OR_RETURN(doorbell.mapping_, Mapping::Map(memfd.get(), kDoorbellBytes));
   doorbell.memfd_ = std::move(memfd);
-  doorbell.bell_ = std::move(bell);
   return doorbell;
 }
 
@@ -146,16 +152,32 @@ void Doorbell::SetDefaultWord(uint32_t word) {
   header()->default_word.store(word);
 }
 
-bool Doorbell::TakeNews(uint64_t out[kRingBits / 64]) {
+void Doorbell::TellPeerDead(uint32_t bit) {
+  if (bit >= kRingBits) return;
+  header()->peer_dead[bit / kBitsPerNewsWord].fetch_or(uint64_t{1} << (bit % kBitsPerNewsWord));
+  SetNews(bit);
+  uint32_t woken = 0;
+  for (uint32_t word = kServiceWord + 1; word < kWaitWords && woken < kDeathWakesMax; ++word) {
+    // A look first: most words are never slept on, and their lines are left alone.
+    if (header()->words[word].load() == kRun) continue;
+    Wake(word);
+    ++woken;
+  }
+}
+
+bool Doorbell::TakeBits(std::atomic<uint64_t>* bits, uint64_t* out) {
   bool any = false;
   for (uint32_t i = 0; i < kRingBits / kBitsPerNewsWord; ++i) {
-    std::atomic<uint64_t>& news = header()->news[i];
     // A look first, so that the common "none" takes the cache line from nobody.
-    out[i] = news.load() == 0 ? 0 : news.exchange(0);
+    out[i] = bits[i].load() == 0 ? 0 : bits[i].exchange(0);
     any = any || out[i] != 0;
   }
   return any;
 }
+
+bool Doorbell::TakeNews(uint64_t out[kRingBits / 64]) { return TakeBits(header()->news, out); }
+
+bool Doorbell::TakePeerDead(uint64_t out[kRingBits / 64]) { return TakeBits(header()->peer_dead, out); }
 
 bool Doorbell::HasNews() const {
   return std::any_of(std::begin(header()->news), std::end(header()->news),

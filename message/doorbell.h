@@ -30,6 +30,8 @@ class Doorbell {
   static absl::StatusOr<Doorbell> Create();
   // Another process's, from received fds; the memfd is checked first.
   static absl::StatusOr<Doorbell> Attach(ScopedFd memfd, ScopedFd bell);
+  // Without the bell: a launcher's, which must not write to what a process could make it block on.
+  static absl::StatusOr<Doorbell> AttachPages(ScopedFd memfd);
 
   int memfd() const { return memfd_.get(); }
   int bell() const { return bell_.get(); }
@@ -53,6 +55,11 @@ class Doorbell {
   // own. `hint` (a former answer, or 0) is tried first, then all words are searched.
   uint32_t WordOf(uint64_t actor, uint32_t hint) const;
 
+  // --- for the launcher ---
+  // Says that who is behind ring `bit` may be dead, and wakes threads that sleep on a word, at most 64: one
+  // of them drains for all, and the daemon's notice comes to the service thread anyway. Never blocks.
+  void TellPeerDead(uint32_t bit);
+
   // --- for the owner ---
   // Says that `actor` (not 0) sleeps on `word`; actor 0 takes it back.
   void RegisterActor(uint32_t word, uint64_t actor);
@@ -63,6 +70,8 @@ class Doorbell {
   // Takes all news bits: bit i of out[i / 64]. True if any was set.
   bool TakeNews(uint64_t out[kRingBits / 64]);
   bool HasNews() const;
+  // Takes all bits that TellPeerDead has set; it sets the news bit afterwards. Anybody can set them: a hint.
+  bool TakePeerDead(uint64_t out[kRingBits / 64]);
   // Sleeping protocol: PrepareWait; look again for work; CommitWait (or CancelWait). CommitWait returns when
   // rung, on EINTR (Cancelled), or after `timeout` (DeadlineExceeded), and for no reason at times (OK); the
   // word says RUN then.
@@ -84,10 +93,11 @@ class Doorbell {
     std::atomic<uint32_t> actor_count;  // of `actors` that are not 0
     uint32_t reserved[13];
     std::atomic<uint64_t> news[kRingBits / 64];
-    uint64_t reserved2[4];
+    std::atomic<uint64_t> peer_dead[kRingBits / 64];
     std::atomic<uint32_t> words[kWaitWords];
     std::atomic<uint64_t> actors[kWaitWords];  // actors[i] sleeps on words[i]
   };
+  static bool TakeBits(std::atomic<uint64_t>* bits, uint64_t* out);
   Header* header() const;  // behind the life-line's page
 
   ScopedFd memfd_;

@@ -304,5 +304,34 @@ TEST_CASE("RingWakesASleeperInAnotherProcess") {
   CHECK(status == 0);
 }
 
+TEST_CASE("ADeathWakesWhoSleepsAndMarksTheRing") {
+  Doorbell owner = Make();
+  Doorbell launcher = Doorbell::AttachPages(Dup(owner.memfd())).value();
+  owner.PrepareWait(kWord);
+  std::thread sleeper([&owner] { static_cast<void>(owner.CommitWait(kWord, kLong)); });
+  launcher.TellPeerDead(70);
+  sleeper.join();
+  CHECK_FALSE(BellRings(owner));
+  uint64_t bits[4];
+  CHECK(owner.TakeNews(bits));
+  CHECK(bits[1] == 64);
+  CHECK(owner.TakePeerDead(bits));
+  CHECK(bits[1] == 64);
+  CHECK_FALSE(owner.TakePeerDead(bits));
+}
+
+TEST_CASE("ADeathWakesNobodyWhoRunsAndNotMoreThanItsLimit") {
+  Doorbell owner = Make();
+  Doorbell launcher = Doorbell::AttachPages(Dup(owner.memfd())).value();
+  Cost cost;
+  launcher.TellPeerDead(1);
+  launcher.TellPeerDead(kRingBits);
+  CHECK(cost.wakes() == 0);
+  for (uint32_t word = 1; word < kWaitWords; ++word) owner.PrepareWait(word);
+  launcher.TellPeerDead(1);
+  CHECK(cost.wakes() == 64);
+  CHECK(cost.bells() == 0);
+}
+
 }  // namespace
 }  // namespace monarch

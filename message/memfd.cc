@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/errno_status.h"
+#include "base/status_macros.h"
 
 namespace monarch {
 namespace {
@@ -21,9 +22,7 @@ namespace {
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr size_t kFileBytesMax = std::numeric_limits<off_t>::max();
 
-}  // namespace
-
-absl::StatusOr<ScopedFd> CreateSealedMemfd(std::string_view name, size_t bytes) {
+absl::StatusOr<ScopedFd> CreateMemfd(std::string_view name, size_t bytes) {
   if (bytes == 0 || bytes > kFileBytesMax) {
     return absl::InvalidArgumentError(absl::StrCat("memfd of ", bytes, " bytes"));
   }
@@ -33,8 +32,25 @@ absl::StatusOr<ScopedFd> CreateSealedMemfd(std::string_view name, size_t bytes) 
   if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
     return ErrnoStatus(absl::StrCat("resize memfd ", label, " to ", bytes, " bytes"), errno);
   }
-  if (fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0)
-    return ErrnoStatus(absl::StrCat("seal memfd ", label), errno);
+  return fd;
+}
+
+absl::Status Seal(int fd, int seals) {
+  return fcntl(fd, F_ADD_SEALS, seals) == 0 ? absl::OkStatus() : ErrnoStatus("seal memfd", errno);
+}
+
+}  // namespace
+
+absl::StatusOr<ScopedFd> CreateSealedMemfd(std::string_view name, size_t bytes) {
+  MONARCH_ASSIGN_OR_RETURN(ScopedFd fd, CreateMemfd(name, bytes));
+  MONARCH_RETURN_IF_ERROR(Seal(fd.get(), kSeals));
+  return fd;
+}
+
+absl::StatusOr<ScopedFd> CreateOwnedMemfd(std::string_view name, size_t bytes, Mapping* mapping) {
+  MONARCH_ASSIGN_OR_RETURN(ScopedFd fd, CreateMemfd(name, bytes));
+  MONARCH_ASSIGN_OR_RETURN(*mapping, Mapping::Map(fd.get(), bytes));
+  MONARCH_RETURN_IF_ERROR(Seal(fd.get(), kSeals | F_SEAL_FUTURE_WRITE));
   return fd;
 }
 
@@ -66,8 +82,14 @@ absl::StatusOr<size_t> CheckSealedMemfd(int fd, size_t bytes_min, size_t bytes_m
 }
 
 absl::StatusOr<Mapping> Mapping::Map(int fd, size_t bytes) {
+  return MapAs(PROT_READ | PROT_WRITE, fd, bytes);
+}
+
+absl::StatusOr<Mapping> Mapping::MapReadOnly(int fd, size_t bytes) { return MapAs(PROT_READ, fd, bytes); }
+
+absl::StatusOr<Mapping> Mapping::MapAs(int protection, int fd, size_t bytes) {
   // NORESERVE: a segment may be larger than the machine's memory; pages are charged when touched.
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  void* data = mmap(nullptr, bytes, protection, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (data == MAP_FAILED) return ErrnoStatus(absl::StrCat("map memfd of ", bytes, " bytes"), errno);
   Mapping mapping;
   mapping.data_ = static_cast<uint8_t*>(data);

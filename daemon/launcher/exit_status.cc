@@ -19,6 +19,10 @@ ExitStatus ExitStatus::FromWaitStatus(int status) {
   return result;
 }
 
+int ExitStatus::ToWaitStatus() const {
+  return signal != 0 ? signal | (core ? WCOREFLAG : 0) : (code & 0xff) << 8;
+}
+
 ExitStatus ExitStatus::FromSiginfo(int code, int status) {
   ExitStatus result;
   if (code == CLD_EXITED) {

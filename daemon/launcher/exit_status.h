@@ -12,6 +12,7 @@ struct ExitStatus {
 
   // The word of wait(2), which is also field 52 of /proc/<pid>/stat.
   static ExitStatus FromWaitStatus(int status);
+  int ToWaitStatus() const;
   // `code` and `status` as waitid reports them.
   static ExitStatus FromSiginfo(int code, int status);
   bool known() const { return code != 0 || signal != 0; }

@@ -13,6 +13,12 @@ TEST_CASE("ReadsTheWordOfWait") {
   CHECK_FALSE(ExitStatus::FromWaitStatus(0).known());
 }
 
+TEST_CASE("WritesTheWordOfWait") {
+  for (const int word : {0, 7 << 8, 255 << 8, 9, 6 | 0x80}) {
+    CHECK(ExitStatus::FromWaitStatus(word).ToWaitStatus() == word);
+  }
+}
+
 TEST_CASE("ReadsSiginfo") {
   CHECK(ExitStatus::FromSiginfo(CLD_EXITED, 3) == ExitStatus{3, 0, false});
   CHECK(ExitStatus::FromSiginfo(CLD_KILLED, 15) == ExitStatus{0, 15, false});

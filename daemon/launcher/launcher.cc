@@ -57,7 +57,9 @@ absl::Status Launcher::Init(PacketSocket daemon) {
   signals_.reset(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_.valid()) return ErrnoStatus("make a signalfd", errno);
   MONARCH_RETURN_IF_ERROR(loop_->WatchFd(signals_.get(), EPOLLIN, [this](uint32_t) { OnSignalFd(); }));
+  MONARCH_ASSIGN_OR_RETURN(obituaries_, Obituaries::Create());
   MONARCH_ASSIGN_OR_RETURN(lifelines_, LifelineWatcher::Create([this](uint64_t key) {
+                             obituaries_->LifelineFired(key);
                              loop_->Post([this, key] { OnLifeline(key); });
                            }));
   daemon_ = std::make_unique<ControlChannel>(
@@ -90,6 +92,12 @@ void Launcher::OnDaemonMessage(ControlMessage message, std::vector<ScopedFd> fds
       return Signal(message);
     case ControlType::kEndSession:
       return EndSession(message);
+    case ControlType::kDoorbell:
+      return Answer(message.request, TakeDoorbell(message.body, std::move(fds)));
+    case ControlType::kLink:
+      return Answer(message.request, TakeLink(message.body));
+    case ControlType::kStopping:
+      return Answer(message.request, SetStopping(message.body));
     default:
       return Answer(message.request, absl::InvalidArgumentError(absl::StrCat(
                                          "unexpected message type ", static_cast<int>(message.type))));
@@ -102,7 +110,15 @@ void Launcher::OnDaemonClosed(const absl::Status& reason) {
 }
 
 void Launcher::Setup(const ControlMessage& message, std::vector<ScopedFd> fds) {
-  Answer(message.request, DoSetup(message.body, std::move(fds)));
+  const absl::Status done = DoSetup(message.body, std::move(fds));
+  if (!done.ok() || message.request == 0) return Answer(message.request, done);
+  ScopedFd held(obituaries_->board());
+  absl::StatusOr<ScopedFd> board = held.Dup();
+  held.release();
+  if (!board.ok()) return Answer(message.request, board.status());
+  std::vector<ScopedFd> answer;
+  answer.push_back(*std::move(board));
+  daemon_->Send({ControlType::kOk, message.request, Value(Value::Map{})}, std::move(answer));
 }
 
 absl::Status Launcher::DoSetup(const Value& body, std::vector<ScopedFd> fds) {
@@ -155,9 +171,9 @@ absl::Status Launcher::DoLaunch(const LaunchRequest& request, ScopedFd daemon_so
         absl::StrCat("workers_max=", options_.workers_max, " of a launcher reached"));
   }
   const uint64_t key = next_key_++;
-  auto worker =
-      std::make_unique<Worker>(Worker::Context{loop_, lifelines_.get(), output_.get(), this}, key,
-                               request.proc, request.label.empty() ? request.proc.ToString() : request.label);
+  auto worker = std::make_unique<Worker>(
+      Worker::Context{loop_, lifelines_.get(), obituaries_.get(), output_.get(), this}, key, request.proc,
+      request.label.empty() ? request.proc.ToString() : request.label);
   const WorkerBoot boot{*session_, request.proc, request.token, request.boot};
   MONARCH_RETURN_IF_ERROR(worker->Start(SpecFor(request, daemon_socket.get()), boot, failure));
   workers_.emplace(key, std::move(worker));
@@ -210,6 +226,26 @@ void Launcher::EndSession(const ControlMessage& message) {
   end_.Begin(absl::Milliseconds(std::clamp<int64_t>(*ms, 0, kKillAfterMsMax)));
 }
 
+absl::Status Launcher::TakeDoorbell(const Value& body, std::vector<ScopedFd> fds) {
+  MONARCH_ASSIGN_OR_RETURN(const ProcAddress proc, ProcAddressFromValue(body["proc"]));
+  if (fds.size() != 1) return absl::InvalidArgumentError("doorbell: wanted one fd");
+  // A worker that has ended meanwhile would never be forgotten again.
+  if (!body["client"].AsBool().value_or(false) && FindAlive(proc) == nullptr) return absl::OkStatus();
+  return obituaries_->Add(proc, std::move(fds[0]));
+}
+
+absl::Status Launcher::TakeLink(const Value& body) {
+  MONARCH_ASSIGN_OR_RETURN(const RingNotice ring, ParseRingNotice(body));
+  obituaries_->Link(ring.a, ring.bit_in_a, ring.b, ring.bit_in_b);
+  return absl::OkStatus();
+}
+
+absl::Status Launcher::SetStopping(const Value& body) {
+  MONARCH_ASSIGN_OR_RETURN(const ProcAddress proc, ProcAddressFromValue(body["proc"]));
+  obituaries_->SetStopping(proc);
+  return absl::OkStatus();
+}
+
 void Launcher::OnClientDead() {
   loop_->Unwatch(client_.get());
   client_.reset();
@@ -259,11 +295,13 @@ void Launcher::OnExited(Worker&, const WorkerExit& exit) {
 }
 
 void Launcher::OnReaped(Worker& worker, bool ran) {
+  obituaries_->Forget(worker.proc());
   if (ran) return remains_.Add(worker.proc());
   cgroup_.RemoveLeaf(worker.proc());
 }
 
 void Launcher::TerminateWorkers() {
+  obituaries_->SetAllStopping();
   for (const auto& [key, worker] : workers_) worker->Terminate();
 }
 

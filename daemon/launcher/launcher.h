@@ -13,6 +13,7 @@
 #include "base/scoped_fd.h"
 #include "daemon/launcher/control_channel.h"
 #include "daemon/launcher/launcher_messages.h"
+#include "daemon/launcher/obituaries.h"
 #include "daemon/launcher/session_cgroup.h"
 #include "daemon/launcher/session_end.h"
 #include "daemon/launcher/session_output.h"
@@ -61,6 +62,9 @@ class Launcher : private Worker::Events, private SessionEnd::Host, private Worke
   ChildSpec SpecFor(const LaunchRequest& request, int daemon_socket);
   void Signal(const ControlMessage& message);
   void EndSession(const ControlMessage& message);
+  absl::Status TakeDoorbell(const Value& body, std::vector<ScopedFd> fds);
+  absl::Status TakeLink(const Value& body);
+  absl::Status SetStopping(const Value& body);
   void Answer(uint32_t request, const absl::Status& status);
 
   // From the kernel.
@@ -93,6 +97,7 @@ class Launcher : private Worker::Events, private SessionEnd::Host, private Worke
   ScopedFd client_;
   std::optional<SessionId> session_;
   SessionCgroup cgroup_;
+  std::unique_ptr<Obituaries> obituaries_;  // the watcher uses it
   std::unique_ptr<LifelineWatcher> lifelines_;
   std::unique_ptr<SessionOutput> output_;
   std::unique_ptr<ControlChannel> daemon_;

@@ -74,9 +74,9 @@ absl::StatusOr<std::vector<std::string>> CTexts(const Value& body, std::string_v
   return result;
 }
 
-absl::StatusOr<ProcAddress> Proc(const Value& body) {
-  absl::StatusOr<ProcAddress> proc = ProcAddressFromValue(body["proc"]);
-  if (!proc.ok()) return Named("proc", proc.status());
+absl::StatusOr<ProcAddress> Proc(const Value& body, std::string_view key = "proc") {
+  absl::StatusOr<ProcAddress> proc = ProcAddressFromValue(body[key]);
+  if (!proc.ok()) return Named(key, proc.status());
   return proc;
 }
 
@@ -258,6 +258,22 @@ absl::StatusOr<WorkerBoot> ParseWorkerBoot(const Value& body) {
   MONARCH_ASSIGN_OR_RETURN(boot.token, Bytes(body, "token"));
   MONARCH_ASSIGN_OR_RETURN(boot.boot, Bytes(body, "boot"));
   return boot;
+}
+
+Value ToBody(const RingNotice& ring) {
+  return Value::Map{
+      {"a", ToValue(ring.a)}, {"a_bit", ring.bit_in_a}, {"b", ToValue(ring.b)}, {"b_bit", ring.bit_in_b}};
+}
+
+absl::StatusOr<RingNotice> ParseRingNotice(const Value& body) {
+  RingNotice ring;
+  MONARCH_ASSIGN_OR_RETURN(ring.a, Proc(body, "a"));
+  MONARCH_ASSIGN_OR_RETURN(const int bit_in_a, SmallInt(body["a_bit"], "a_bit"));
+  MONARCH_ASSIGN_OR_RETURN(ring.b, Proc(body, "b"));
+  MONARCH_ASSIGN_OR_RETURN(const int bit_in_b, SmallInt(body["b_bit"], "b_bit"));
+  ring.bit_in_a = static_cast<uint32_t>(bit_in_a);
+  ring.bit_in_b = static_cast<uint32_t>(bit_in_b);
+  return ring;
 }
 
 }  // namespace monarch

@@ -65,12 +65,21 @@ struct WorkerBoot {
   std::string boot;
 };
 
+// Two processes share a ring; the bits are those that the other sets.
+struct RingNotice {
+  ProcAddress a;
+  uint32_t bit_in_a = 0;
+  ProcAddress b;
+  uint32_t bit_in_b = 0;
+};
+
 Value ToBody(const LauncherSetup& setup);
 Value ToBody(const LaunchRequest& launch);
 Value ToBody(const LaunchFailure& failure);
 Value ToBody(const WorkerDying& dying);
 Value ToBody(const WorkerExit& exit);
 Value ToBody(const WorkerBoot& boot);
+Value ToBody(const RingNotice& ring);
 
 absl::StatusOr<LauncherSetup> ParseLauncherSetup(const Value& body);
 absl::StatusOr<LaunchRequest> ParseLaunchRequest(const Value& body);
@@ -78,5 +87,6 @@ absl::StatusOr<LaunchFailure> ParseLaunchFailure(const Value& body);
 absl::StatusOr<WorkerDying> ParseWorkerDying(const Value& body);
 absl::StatusOr<WorkerExit> ParseWorkerExit(const Value& body);
 absl::StatusOr<WorkerBoot> ParseWorkerBoot(const Value& body);
+absl::StatusOr<RingNotice> ParseRingNotice(const Value& body);
 
 }  // namespace monarch

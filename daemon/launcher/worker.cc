@@ -47,6 +47,7 @@ Worker::~Worker() {
   if (child_.outcome.valid()) context_.loop->Unwatch(child_.outcome.get());
   if (child_.pidfd.valid()) context_.loop->Unwatch(child_.pidfd.get());
   context_.lifelines->Unwatch(key_);
+  context_.obituaries->Unwatch(key_);
 }
 
 absl::Status Worker::OpenChannel(ScopedFd* worker_end) {
@@ -117,7 +118,8 @@ absl::Status Worker::WatchChild() {
 
 void Worker::OnMessage(const ControlMessage& message, std::vector<ScopedFd> fds) {
   absl::Status status = absl::InvalidArgumentError("not a life-line with one fd");
-  if (message.type == ControlType::kLifeline && fds.size() == 1) {
+  if (message.type == ControlType::kLifeline && fds.size() == 1 && !reaped_) {
+    context_.obituaries->Watch(key_, proc_, child_.pid);
     status = context_.lifelines->Watch(key_, std::move(fds[0]));
   }
   if (status.ok()) return channel_->Send({ControlType::kOk, message.request, Value(Value::Map{})});
@@ -150,6 +152,7 @@ void Worker::LifelineFired() {
 
 void Worker::OnPidfd() {
   if (child_.outcome.valid()) OnOutcome();
+  context_.obituaries->Unwatch(key_);
   siginfo_t info{};
   rusage usage{};
   // The raw call: the library's has no rusage.
@@ -166,8 +169,11 @@ void Worker::OnPidfd() {
   if (waiting_) context_.loop->Cancel(wait_timer_);
   waiting_ = false;
   context_.lifelines->Unwatch(key_);
+  const ExitStatus status = ExitStatus::FromSiginfo(info.si_code, info.si_status);
+  // First: if the watcher came too late, they still wait.
+  if (!start_failed_) context_.obituaries->Died(proc_, status);
   DrainOutput();
-  if (!start_failed_) Tell(report_.Reaped(ExitStatus::FromSiginfo(info.si_code, info.si_status)));
+  if (!start_failed_) Tell(report_.Reaped(status));
   context_.events->OnReaped(*this, !start_failed_);
 }
 

@@ -14,6 +14,7 @@
 #include "daemon/launcher/death_report.h"
 #include "daemon/launcher/launcher_messages.h"
 #include "daemon/launcher/line_tail.h"
+#include "daemon/launcher/obituaries.h"
 #include "daemon/launcher/output_drain.h"
 #include "daemon/launcher/session_output.h"
 #include "message/lifeline.h"
@@ -40,6 +41,7 @@ class Worker {
   struct Context {
     EventLoop* loop = nullptr;
     LifelineWatcher* lifelines = nullptr;
+    Obituaries* obituaries = nullptr;
     SessionOutput* output = nullptr;
     Events* events = nullptr;
   };

@@ -36,6 +36,31 @@ def test_workers_go_with_it(live: Live, number: signal.Signals) -> None:
     live.assert_gone()
 
 
+def test_a_worker_dies_at_the_same_time(live: Live) -> None:
+    client = live.client()
+    for _ in range(3):
+        workers = client.start_victims(3)
+        pending = [client.begin(f"victims.slice(gpus={n}).die.call_one('SIGSTOP').get()") for n in range(3)]
+        ends = [
+            threading.Thread(target=os.kill, args=(p, signal.SIGKILL))
+            for p in (workers[1], client.launcher())
+        ]
+        for end in ends:
+            end.start()
+        for end in ends:
+            end.join()
+        for rank, number in enumerate(pending):
+            error = client.error(number)
+            assert error.is_a("SupervisionError")
+            assert (error.fields["rank"], error.fields["kind"], error.fields["code"]) == (
+                rank,
+                "signalled",
+                9,
+            )
+    assert client.finish() == 0
+    live.assert_gone()
+
+
 def test_during_a_spawn(live: Live) -> None:
     client = live.client()
     client.start_victims(1)

@@ -16,7 +16,7 @@ ENDS = {
     "SIGKILL": ("signalled", int(signal.SIGKILL)),
     "SIGSEGV": ("signalled", int(signal.SIGSEGV)),
     "SIGABRT": ("signalled", int(signal.SIGABRT)),
-    "_exit 3": ("exited", 3),
+    "_exit 7": ("exited", 7),
     "_exit 0": ("stopped", 0),
 }
 
@@ -39,9 +39,13 @@ def assert_told(fields: dict[str, Any], kind: str, code: int, rank: int = 2) -> 
         assert fields["code"] == code
 
 
+@pytest.mark.parametrize("path", ["ring", "relay"])
 @pytest.mark.parametrize("how", ENDS)
-def test_during_a_call(live: Live, client: Client, how: str) -> None:
+def test_during_a_call(live: Live, how: str, path: str) -> None:
     kind, code = ENDS[how]
+    daemon = live.daemon("--ring-links-max", "0") if path == "relay" else None
+    client = live.client(address=daemon.address) if daemon else live.client()
+    client.start_victims(3)
     error = client.fails(f"victims.slice(gpus=2).die.call_one({how!r}).get()")
     assert error.is_a("SupervisionError")
     assert_told(error.fields, kind, code)
@@ -55,7 +59,44 @@ def test_during_a_call(live: Live, client: Client, how: str) -> None:
         (failure,) = client.ask("failures(1)")
         assert_told(failure, kind, code)
     assert client.finish() == 0
+    if daemon:
+        daemon.close()
     live.assert_gone()
+
+
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGSEGV", "_exit 7"])
+def test_callers_learn_it_without_the_daemon(live: Live, client: Client, how: str) -> None:
+    """Its launcher tells who has a ring with it, however long the daemon takes."""
+    kind, code = ENDS[how]
+    client.ask("victims.ping.call().get()")
+    daemon = client.daemon()
+    os.kill(daemon, signal.SIGSTOP)
+    try:
+        error = client.fails(f"victims.slice(gpus=2).die.call_one({how!r}).get()")
+        assert_told(error.fields, kind, code)
+        (failure,) = client.ask("failures(1)")
+        assert_told(failure, kind, code)
+        assert_others_live(client)
+    finally:
+        os.kill(daemon, signal.SIGCONT)
+    # What the daemon says afterwards is told to nobody a second time.
+    assert_others_live(client)
+    assert client.ask("failures(2, 0)") == [failure]
+    assert client.finish() == 0
+    live.assert_gone()
+
+
+def test_a_worker_that_waits_for_another_learns_it_without_the_daemon(client: Client) -> None:
+    client.ask("one, other = victims.slice(gpus=1), victims.slice(gpus=2)")
+    assert client.ask("one.ask.call_one(other, 'pid').get() == procs.pids()[2]")
+    daemon = client.daemon()
+    os.kill(daemon, signal.SIGSTOP)
+    try:
+        error = client.fails("one.ask.call_one(other, 'die', 'SIGKILL').get()")
+    finally:
+        os.kill(daemon, signal.SIGCONT)
+    assert error.is_a("ActorError"), error
+    assert "signal 9" in error.fields["text"] or "sig=9" in error.fields["text"], error
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGTERM])

@@ -32,5 +32,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   RoundTrip(ParseWorkerDying(message->body), &ParseWorkerDying);
   RoundTrip(ParseWorkerExit(message->body), &ParseWorkerExit);
   RoundTrip(ParseWorkerBoot(message->body), &ParseWorkerBoot);
+  RoundTrip(ParseRingNotice(message->body), &ParseRingNotice);
   return 0;
 }

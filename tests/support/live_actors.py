@@ -73,6 +73,10 @@ class Victim(Actor):
         end_process(how)
 
     @endpoint
+    def ask(self, other: Any, method: str, *arguments: Any) -> Any:
+        return getattr(other, method).call_one(*arguments).get()
+
+    @endpoint
     def hang(self, path: str) -> None:
         """Tells by a FIFO that it has begun, then never ends."""
         with open(path, "w", encoding="utf-8") as fifo:

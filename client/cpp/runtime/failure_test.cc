@@ -1,5 +1,8 @@
+#include <signal.h>
+
 #include <catch2/catch.hpp>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/check.h"
@@ -62,6 +65,79 @@ TEST_CASE("a death fails exactly the calls that waited for it") {
   CHECK(at_once->header.rank == 7);
   CHECK(EventOf(*at_once).stderr_tail == "last words");
   CHECK(absl::IsNotFound(a.DeathOf(c.self()).status()));
+}
+
+TEST_CASE("the launcher's word on the board fails what is pending, without the daemon") {
+  Cluster cluster(false);
+  Runtime& a = cluster.Add();
+  Runtime& b = cluster.Add();
+  std::atomic<bool> called{false};
+  TestActor silent(b, b.NextActorId(), [&](const Message&) { called = true; });
+  auto shape = Shape::Create({"gpus"}, *NDSlice::RowMajor({1}));
+  a.AddOwnedMesh({kRootActor, "silent", "m.S", silent.address().actor, {b.self()}, *shape});
+  const auto port = a.OpenPort(kRootActor);
+  const auto pending = StartCall(a, {{silent.address(), 3}});
+  REQUIRE(Eventually([&] { return called.load(); }));
+  const OnePart text("last words");
+  REQUIRE(
+      b.SendToPort(kRootActor, {a.self(), kRootActor}, port->id(), 0, FrameKind::kPortMessage, text).ok());
+  const auto [status, kind, code] = GENERATE(std::tuple{SIGKILL, FailureKind::kSignalled, SIGKILL},
+                                             std::tuple{7 << 8, FailureKind::kExited, 7});
+  cluster.daemon.TellOnBoard(b.self(), status);
+  const auto failure = Next(a, *pending);
+  REQUIRE(failure.ok());
+  CHECK(failure->header.rank == 3);
+  const FailureEvent event = EventOf(*failure);
+  CHECK(event.kind == kind);
+  CHECK(event.code == code);
+  CHECK(event.actor == silent.address());
+  CHECK(event.mesh == "silent");
+  CHECK(event.host_name == "test-host");
+  CHECK(event.unix_ms > 0);
+  CHECK(port->size() == 1);
+  const auto report = Next(a, *a.root_mailbox());
+  REQUIRE(report.ok());
+  CHECK(EventOf(*report).kind == kind);
+
+  // The daemon's news of the same are late facts: nobody is told twice.
+  FailureEvent more = Signalled();
+  cluster.daemon.Kill(b.self(), more);
+  more.stderr_tail = "last words";
+  cluster.daemon.Detail(b.self(), more);
+  REQUIRE(Eventually([&] { return a.DeathOf(b.self())->stderr_tail == "last words"; }));
+  CHECK(a.root_mailbox()->empty());
+}
+
+TEST_CASE("a death on the board from before the introduction is found at it") {
+  Cluster cluster(FakeDaemon::Options{.relay = false, .refuse = "", .silent = false, .introduce = false});
+  Runtime& a = cluster.Add();
+  Runtime& b = cluster.Add();
+  const auto pending = StartCall(a, {{{b.self(), 9}, 0}});
+  cluster.daemon.TellOnBoard(b.self(), SIGSEGV);
+  cluster.daemon.Introduce();
+  const auto failure = Next(a, *pending);
+  REQUIRE(failure.ok());
+  CHECK(EventOf(*failure).code == SIGSEGV);
+}
+
+TEST_CASE("a process that marks another as dead harms nobody") {
+  Cluster cluster(false);
+  Runtime& a = cluster.Add();
+  Runtime& b = cluster.Add();
+  std::atomic<bool> answer{false};
+  TestActor late(b, b.NextActorId(), [&](const Message& message) {
+    MONARCH_CHECK(Eventually([&] { return answer.load(); }));
+    MONARCH_CHECK(b.Reply(message, FrameKind::kReply, {}).ok());
+  });
+  const auto pending = StartCall(a, {{late.address(), 0}});
+  cluster.daemon.TellOnBoard(b.self(), -1);
+  cluster.daemon.TellOnBoard({b.self().host, b.self().proc, b.self().incarnation + 1}, SIGKILL);
+  CHECK(absl::IsDeadlineExceeded(a.Wait(*pending, absl::Milliseconds(50))));
+  CHECK_FALSE(a.DeathOf(b.self()).ok());
+  answer = true;
+  const auto reply = Next(a, *pending);
+  REQUIRE(reply.ok());
+  CHECK(reply->header.kind == FrameKind::kReply);
 }
 
 TEST_CASE("what the dead said before comes first, and blocks lent to it come back") {

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "message/doorbell.h"
 #include "message/frame.h"
 #include "message/memfd.h"
 #include "message/ring.h"
@@ -25,6 +26,9 @@ FakeDaemon::FakeDaemon(const Options& options) : options_(options), introduce_(o
   auto loop = MakeEpollEventLoop();
   MONARCH_CHECK(loop.ok());
   loop_ = *std::move(loop);
+  auto board = DeathBoard::Create();
+  MONARCH_CHECK(board.ok());
+  board_ = *std::move(board);
   thread_ = std::thread([this] { loop_->Run(); });
 }
 
@@ -158,6 +162,8 @@ void FakeDaemon::Pair(Process* a, Process* b) {
   MONARCH_CHECK(ring.ok());
   const uint32_t bit_a = a->bits++;
   const uint32_t bit_b = b->bits++;
+  a->bit_of[b->address] = bit_a;
+  b->bit_of[a->address] = bit_b;
   Introduce(a, *b, ring->get(), {{"mode", "ring"}, {"side", 0}, {"peer_bit", bit_b}, {"local_bit", bit_a}});
   Introduce(b, *a, ring->get(), {{"mode", "ring"}, {"side", 1}, {"peer_bit", bit_a}, {"local_bit", bit_b}});
 }
@@ -166,7 +172,13 @@ void FakeDaemon::Introduce(Process* to, const Process& peer, int ring, const Val
   Value::Map body = extra;
   body["peer"] = ToValue(peer.address);
   std::vector<int> fds = {peer.pages[0].get(), peer.pages[1].get(), peer.pages[2].get()};
-  if (ring >= 0) fds.push_back(ring);
+  FailureEvent who;
+  who.host_name = "test-host";
+  body["who"] = ToValue(who);
+  if (ring >= 0) {
+    fds.push_back(ring);
+    fds.push_back(board_.fd());
+  }
   Send(to, ControlType::kIntroduce, 0, std::move(body), fds);
 }
 
@@ -229,6 +241,19 @@ void FakeDaemon::Kill(const ProcAddress& proc, FailureEvent event) {
     for (auto& [fd, process] : processes_) {
       if (process->dead || process->pages.empty()) continue;
       Send(process.get(), ControlType::kProcDead, 0, {{"peer", ToValue(proc)}, {"event", ToValue(event)}});
+    }
+  });
+}
+
+void FakeDaemon::TellOnBoard(const ProcAddress& proc, int wait_status) {
+  RunInLoop([&] {
+    if (wait_status >= 0) board_.Write(proc, wait_status);
+    for (auto& [fd, process] : processes_) {
+      const auto bit = process->bit_of.find(proc);
+      if (bit == process->bit_of.end()) continue;
+      auto pages = Doorbell::AttachPages(*process->pages[0].Dup());
+      MONARCH_CHECK(pages.ok());
+      pages->TellPeerDead(bit->second);
     }
   });
 }

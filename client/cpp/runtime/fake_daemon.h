@@ -15,6 +15,7 @@
 #include "base/ids.h"
 #include "base/mutex.h"
 #include "message/control_message.h"
+#include "message/death_board.h"
 #include "message/packet_socket.h"
 
 namespace monarch {
@@ -37,6 +38,9 @@ class FakeDaemon {
   PacketSocket NewProcess();
   // Tells everybody else. `event.actor` is filled in.
   void Kill(const ProcAddress& proc, FailureEvent event);
+  // As its launcher would: marks the rings with `proc` and wakes who sleeps; nobody hears of it from here.
+  // Status -1: what any process of the session could do, the marks without the word on the board.
+  void TellOnBoard(const ProcAddress& proc, int wait_status);
   void Detail(const ProcAddress& proc, FailureEvent event);
   void Stop(const ProcAddress& proc, const std::string& reason, int grace_ms);
   // Answers what waits for an introduction, and introduces at once from now on.
@@ -54,9 +58,10 @@ class FakeDaemon {
   struct Process {
     PacketSocket socket;
     ProcAddress address;
-    std::vector<ScopedFd> pages;       // doorbell, bell, segment
-    uint32_t bits = 0;                 // news bits given out
-    std::vector<std::string> waiting;  // frames that did not fit
+    std::vector<ScopedFd> pages;             // doorbell, bell, segment
+    uint32_t bits = 0;                       // news bits given out
+    std::map<ProcAddress, uint32_t> bit_of;  // ... for the ring with that one
+    std::vector<std::string> waiting;        // frames that did not fit
     bool dead = false;
   };
   void RunInLoop(std::function<void()> task);
@@ -83,6 +88,7 @@ class FakeDaemon {
   std::vector<std::pair<ProcAddress, ProcAddress>> unanswered_;
   std::vector<std::pair<ProcAddress, ProcAddress>> paired_;
   std::map<ProcAddress, FailureEvent> dead_;
+  DeathBoard board_;
   uint64_t last_proc_ = 0;
 
   mutable Mutex mu_;

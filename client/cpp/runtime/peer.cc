@@ -1,7 +1,10 @@
 #include "client/cpp/runtime/peer.h"
 
+#include <sys/wait.h>
+
 #include <algorithm>
 
+#include "base/clock.h"
 #include "client/cpp/runtime/frame_rules.h"
 
 namespace monarch {
@@ -166,6 +169,18 @@ std::shared_ptr<RingLink> Peer::ring() const {
 std::shared_ptr<PeerSegment> Peer::segment() const {
   MutexLock lock(mu_);
   return path_.segment;
+}
+
+std::optional<FailureEvent> Peer::EndOnBoard() const {
+  MutexLock lock(mu_);
+  const std::optional<int> status = path_.board == nullptr ? std::nullopt : path_.board->EndOf(address);
+  if (!status) return std::nullopt;
+  FailureEvent event = path_.who;
+  event.actor = {address, kAgentActor};
+  event.unix_ms = absl::ToUnixMillis(WallTime());
+  event.kind = WIFSIGNALED(*status) ? FailureKind::kSignalled : FailureKind::kExited;
+  event.code = WIFSIGNALED(*status) ? WTERMSIG(*status) : WEXITSTATUS(*status);
+  return event;
 }
 
 void Peer::SetPaused(uint64_t actor, bool paused) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "base/mutex.h"
 #include "client/cpp/runtime/daemon_link.h"
 #include "client/cpp/runtime/inbox.h"
+#include "message/death_board.h"
 #include "message/doorbell.h"
 #include "message/frame.h"
 #include "message/ring_link.h"
@@ -45,6 +47,8 @@ class Peer {
     std::shared_ptr<RingLink> ring;  // null: relay
     std::shared_ptr<Doorbell> doorbell;
     std::shared_ptr<PeerSegment> segment;
+    FailureEvent who;                             // what an event about it says, but for the cause
+    std::shared_ptr<const DeathBoardView> board;  // of its launcher; null: only the daemon tells its death
   };
 
   Peer(const ProcAddress& address, uint64_t key, const Shared& shared)
@@ -64,6 +68,8 @@ class Peer {
   bool introduced() const;
   std::shared_ptr<RingLink> ring() const;
   std::shared_ptr<PeerSegment> segment() const;
+  // How it ended, if its launcher says that it has.
+  std::optional<FailureEvent> EndOnBoard() const;
   void SetPaused(uint64_t actor, bool paused);
   // The daemon, which relays to it, has much waiting for it: calls and port messages are held back until it
   // has not.

@@ -22,8 +22,13 @@ void RuntimeImpl::Drain(uint32_t own_word) {
   if (!doorbell_->HasNews()) return;
   // Outlives the lock: who is woken may want it.
   WaitWords::Batch batch(words_.get(), own_word);
-  MutexLock lock(drain_mu_);
-  DrainRings();
+  std::vector<FailureEvent> deaths;
+  {
+    MutexLock lock(drain_mu_);
+    DrainRings();
+    FindDead(&deaths);
+  }
+  for (const FailureEvent& event : deaths) OnProcDead(event.actor.proc, event);
 }
 
 void RuntimeImpl::DrainRings() {
@@ -31,6 +36,16 @@ void RuntimeImpl::DrainRings() {
   if (!doorbell_->TakeNews(news)) return;
   for (uint32_t bit = 0; bit < kRingBits; ++bit) {
     if ((news[bit / 64] >> (bit % 64) & 1) != 0) DrainRing(bit);
+  }
+}
+
+void RuntimeImpl::FindDead(std::vector<FailureEvent>* deaths) {
+  uint64_t bits[kRingBits / 64];
+  if (!doorbell_->TakePeerDead(bits)) return;
+  for (uint32_t bit = 0; bit < kRingBits; ++bit) {
+    if ((bits[bit / 64] >> (bit % 64) & 1) == 0 || ring_peers_[bit] == nullptr) continue;
+    // Any process of the session can set the bit; only the launcher can write the board.
+    if (auto event = ring_peers_[bit]->EndOnBoard()) deaths->push_back(*std::move(event));
   }
 }
 

@@ -104,6 +104,7 @@ class RuntimeImpl : public Runtime {
   // On a thread that sleeps on `own_word`: brings what has arrived into the inboxes and wakes the others.
   void Drain(uint32_t own_word);
   void DrainRings() ABSL_EXCLUSIVE_LOCKS_REQUIRED(drain_mu_);
+  void FindDead(std::vector<FailureEvent>* deaths) ABSL_EXCLUSIVE_LOCKS_REQUIRED(drain_mu_);
   void DrainRing(uint32_t bit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(drain_mu_);
   absl::Status Accept(const std::shared_ptr<Peer>& peer, Frame frame)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(drain_mu_);

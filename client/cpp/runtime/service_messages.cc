@@ -167,7 +167,11 @@ void RuntimeImpl::OnIntroduce(const ControlMessage& message, std::vector<ScopedF
   const std::shared_ptr<Peer> peer = peers_.FindOrAdd(*proc, &created);
   if (peer->introduced()) return;
   const absl::Status introduced = Introduce(peer, message.body, std::move(fds));
-  if (introduced.ok()) return;
+  if (introduced.ok()) {
+    // Marks that came before there was a ring to look at are gone.
+    if (auto event = peer->EndOnBoard()) OnProcDead(*proc, *event);
+    return;
+  }
   MutexLock lock(drain_mu_);
   BreakLink(peer, introduced);
 }
@@ -185,7 +189,8 @@ absl::Status RuntimeImpl::Introduce(const std::shared_ptr<Peer>& peer, const Val
     relay_links_.fetch_add(1);
     return absl::OkStatus();
   }
-  if (fds.size() != (has_ring ? 4U : 3U)) {
+  const bool has_board = has_ring && fds.size() == 5;
+  if (fds.size() != (has_ring ? 4U : 3U) && !has_board) {
     return absl::InvalidArgumentError(absl::StrCat("introduction: ", fds.size(), " fds"));
   }
   MONARCH_ASSIGN_OR_RETURN(Doorbell doorbell, Doorbell::Attach(std::move(fds[0]), std::move(fds[1])));
@@ -195,6 +200,11 @@ absl::Status RuntimeImpl::Introduce(const std::shared_ptr<Peer>& peer, const Val
     peer->Introduced(std::move(introduction));
     relay_links_.fetch_add(1);
     return absl::OkStatus();
+  }
+  if (has_board) {
+    MONARCH_ASSIGN_OR_RETURN(DeathBoardView board, DeathBoardView::Attach(std::move(fds[4])));
+    introduction.board = std::make_shared<DeathBoardView>(std::move(board));
+    MONARCH_ASSIGN_OR_RETURN(introduction.who, FailureEventFromValue(body["who"]));
   }
   RingLinkOptions options;
   MONARCH_ASSIGN_OR_RETURN(const int64_t side, body["side"].AsInt());
