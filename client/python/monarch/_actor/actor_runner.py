@@ -25,6 +25,7 @@ from monarch._actor.failure import (
 )
 from monarch._actor.port import Port
 from monarch._actor.shape import Extent
+from monarch._actor.unpicklable import cannot_load
 from monarch._config.layers import layers
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def text_of(error: BaseException) -> str:
     """Its str(), which is code of the user's and may raise."""
     try:
         return str(error)
-    except Exception:
+    except BaseException:
         return one_line(error)
 
 
@@ -273,7 +274,10 @@ class ActorRunner:
         if current.get() is not context:
             current.set(context)
         if message.payload_kind == _runtime.PICKLE:
-            args, kwargs = pickling.loads(message.parts)
+            try:
+                args, kwargs = pickling.loads(message.parts)
+            except BaseException as error:
+                raise cannot_load(error, f"an argument of {call.method}()") from None
         else:
             args, kwargs = _runtime.decode_value(bytes(message.parts[0])) if message.parts else (), {}
         if call.explicit:
@@ -331,7 +335,9 @@ class ActorRunner:
             parts = pickling.dumps(error)
         except Exception as unpicklable:
             event = exception_event(error)
-            event["reason"] += f" (the exception cannot be pickled: {one_line(unpicklable)})"
+            why = f"(the exception cannot be pickled: {one_line(unpicklable)})"
+            event["reason"] += f" {why}"
+            event["traceback"] += f"{why}\n"
             return event
         self._reply(message, _runtime.EXCEPTION, _runtime.PICKLE, _runtime.encode_value(meta), parts)
         return None

@@ -10,6 +10,7 @@ from monarch import _runtime
 from monarch._actor import pickling
 from monarch._actor.errors import ActorError, SpawnError, SupervisionError
 from monarch._actor.failure import FailureEvent, failure_text
+from monarch._actor.unpicklable import cannot_load, summary_of
 
 if TYPE_CHECKING:
     from monarch._actor.future import Future
@@ -24,7 +25,10 @@ _VALUES = (_runtime.REPLY, _runtime.PORT_MESSAGE)
 
 def _value(message: Message) -> Any:
     if message.payload_kind == _runtime.PICKLE:
-        return pickling.loads(message.parts)
+        try:
+            return pickling.loads(message.parts)
+        except BaseException as error:
+            raise cannot_load(error, "the answer") from None
     parts = message.parts
     return _runtime.decode_value(bytes(parts[0])) if parts else None
 
@@ -38,7 +42,7 @@ def _actor_error(message: Message, description: Description) -> ActorError:
         try:
             exception = pickling.loads(message.parts)
         except BaseException as error:  # Code of the exception's own; what it does is no news for the caller.
-            formatted += f"\n(the exception itself cannot be loaded here: {type(error).__name__}: {error})"
+            formatted += f"\n(the exception itself cannot be loaded here: {summary_of(error)})"
     if not formatted:
         formatted = f"{meta.get('type', '')}: {meta.get('message', '')}\n"
     return ActorError(exception, f"Actor call {call.removesuffix('()')} failed.", formatted)

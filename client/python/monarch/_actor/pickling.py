@@ -10,6 +10,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from monarch import _runtime
+from monarch._actor import torch_storage
 from monarch._config.layers import layers
 
 # Smaller buffers cost less inside the stream than a part of their own.
@@ -44,6 +45,8 @@ class _FastPickler(pickle.Pickler):
                 raise _NeedsCloudpickle
         elif isinstance(obj, ModuleType):
             raise _NeedsCloudpickle
+        elif type(obj) in torch_storage.types:
+            return torch_storage.reduce(obj)
         return NotImplemented
 
 
@@ -65,13 +68,19 @@ def _keep_in(buffers: list[Any]) -> Callable[[pickle.PickleBuffer], bool]:
 
 def dumps(obj: Any) -> list[Any]:
     """The stream and then its out-of-band buffers; raises what pickling raises."""
+    return _within_limit(_dumps(obj))
+
+
+def _dumps(obj: Any) -> list[Any]:
     buffers: list[Any] = []
     out = io.BytesIO()
+    if "torch" in sys.modules and not torch_storage.types:
+        torch_storage.learn_types()
     try:
         _FastPickler(out, 5, buffer_callback=_keep_in(buffers)).dump(obj)
     except (_NeedsCloudpickle, pickle.PicklingError, AttributeError, TypeError):
         return _cloud_dumps(obj)
-    return _within_limit([out.getbuffer(), *buffers])
+    return [out.getbuffer(), *buffers]
 
 
 def _cloud_dumps(obj: Any) -> list[Any]:
@@ -80,7 +89,7 @@ def _cloud_dumps(obj: Any) -> list[Any]:
     buffers: list[Any] = []
     out = io.BytesIO()
     CloudPickler(out, 5, _keep_in(buffers)).dump(obj)
-    return _within_limit([out.getbuffer(), *buffers])
+    return [out.getbuffer(), *buffers]
 
 
 def _within_limit(parts: list[Any]) -> list[Any]:
@@ -109,7 +118,27 @@ def dumps_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
                 break
         else:
             return _within_limit([pickle.dumps((args, kwargs), 5)])
-    return dumps((args, kwargs))
+    try:
+        parts = _dumps((args, kwargs))
+    except Exception as error:
+        from monarch._actor.unpicklable import cannot_pickle_call
+
+        raise cannot_pickle_call(error, "", args, kwargs, _dumps) from None
+    return _within_limit(parts)
+
+
+def dumps_creation(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], *more: Any) -> list[Any]:
+    """As dumps((cls, args, kwargs, *more))."""
+    try:
+        parts = _dumps((cls, args, kwargs, *more))
+    except Exception as error:
+        from monarch._actor.unpicklable import cannot_pickle, cannot_pickle_call
+
+        explained = cannot_pickle_call(error, f"{cls.__qualname__}.__init__", args, kwargs, _dumps)
+        if explained is error:
+            explained = cannot_pickle(error, f"class {cls.__qualname__}", cls, _dumps)
+        raise explained from None
+    return _within_limit(parts)
 
 
 def dumps_value(value: Any) -> list[Any]:
@@ -119,7 +148,13 @@ def dumps_value(value: Any) -> list[Any]:
         return [plain]
     if type(value) in _PLAIN:
         return _within_limit([pickle.dumps(value, 5)])
-    return dumps(value)
+    try:
+        parts = _dumps(value)
+    except Exception as error:
+        from monarch._actor.unpicklable import cannot_pickle
+
+        raise cannot_pickle(error, "the value", value, _dumps) from None
+    return _within_limit(parts)
 
 
 def loads(parts: Sequence[memoryview] | Sequence[bytes]) -> Any:

@@ -143,7 +143,7 @@ class ProcMesh(MeshTrait):
         check_class(Class, _RESERVED)
         if Class.__init__ is not object.__init__:
             signature_of(Class.__init__, 1).check(args, kwargs)
-        parts = pickling.dumps((Class, args, kwargs, mocks) if mocks else (Class, args, kwargs))
+        parts = pickling.dumps_creation(Class, args, kwargs, *((mocks,) if mocks else ()))
         return cast("T", self._spawn(owner, name, Class, parts))
 
     def _spawn(self, owner: Instance, name: str, cls: type, parts: list[Any]) -> ActorMesh[Any]:
