@@ -67,7 +67,7 @@ def test_slice_from_list() -> None:
 def test_shape() -> None:
     s = row_major(hosts=2, gpus=4)
     assert str(s) == "{hosts=2,gpus=4}"
-    assert repr(s).startswith("Shape { labels: ['hosts', 'gpus'], slice: ")
+    assert repr(s).startswith('Shape { labels: ["hosts", "gpus"], slice: ')
     assert s.at("hosts", 1).ranks() == [4, 5, 6, 7]
     assert s.select("gpus", slice(1, 4, 2)).ranks() == [1, 3, 5, 7]
     assert s.index(hosts=1, gpus=2).ranks() == [6]

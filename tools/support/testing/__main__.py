@@ -6,7 +6,7 @@ import pathlib
 import subprocess
 import sys
 
-from testing import bazel, python
+from testing import bazel, conformance, python
 from testing.disabled import Disabled
 from testing.kinds import KINDS, ROOT, VENV, Kind, Options
 from testing.tally import Stopwatch, Tally
@@ -68,27 +68,33 @@ def run_kinds(kinds: list[Kind], options: Options) -> Tally:
     return total
 
 
-def run_outside(paths: list[pathlib.Path], options: Options) -> Tally:
+def run_outside(paths: list[pathlib.Path], options: Options) -> tuple[Tally, bool]:
+    """The tally, and whether its failures are told already."""
+    folder = conformance.tests_folder(paths[0]) if paths[0].is_dir() else None
+    if folder is not None:
+        return conformance.run(VENV, folder, [str(path) for path in paths[1:]]), True
+    paths = [path.resolve(strict=True) for path in paths]
     files = [f for path in paths for f in (python.test_files(path) if path.is_dir() else [path])]
-    return python.run_tests(VENV, ROOT, files, options.disabled)
+    return python.run_tests(VENV, ROOT, files, options.disabled), False
 
 
 def main() -> int:
     args = parse()
     disabled = Disabled.read(args.disabled_tests or ROOT / "tests/disabled_tests.txt")
     options = Options(disabled, args.full)
+    told = False
     if args.full:
         os.environ["MONARCH_TEST_FULL"] = "1"  # for the kinds that run pytest
     try:
         if args.pytest:
-            total = run_outside(args.pytest, options)
+            total, told = run_outside(args.pytest, options)
         else:
             named = [KINDS[name] for name in args.kinds]
             total = run_kinds(named or [k for k in KINDS.values() if k.in_ci or args.full], options)
     finally:
         if os.environ.get("CI"):
             bazel.shutdown()
-    for name in total.failures:
+    for name in () if told else total.failures:
         print(f"FAILED {name}")
     if disabled.names:
         print(f"{len(disabled.names)} disabled")

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import select
 import signal
 import subprocess
 
@@ -23,3 +24,33 @@ def end_group(process: subprocess.Popen) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+def end_marked(mark: str) -> None:
+    """Kills every process that has `mark` (NAME=value) in its environment, until there is none."""
+    while pids := _marked(mark.encode()):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in pids:
+            _wait_gone(pid)
+
+
+def _marked(mark: bytes) -> list[int]:
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
+            if mark in file.read().split(b"\0"):  # a zombie's is empty
+                found.append(int(name))
+    return found
+
+
+def _wait_gone(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        fd = os.pidfd_open(pid)
+        try:
+            select.select([fd], [], [], 5)
+        finally:
+            os.close(fd)

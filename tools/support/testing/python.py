@@ -13,7 +13,7 @@ FILE_TIMEOUT_S = 600
 EXAMPLE_TIMEOUT_S = 120
 
 
-def _environment(venv: pathlib.Path, python_path: pathlib.Path | None = None) -> dict[str, str]:
+def environment(venv: pathlib.Path, python_path: pathlib.Path | None = None) -> dict[str, str]:
     env = dict(
         os.environ, PATH=f"{venv}/bin:{os.environ['PATH']}", VIRTUAL_ENV=str(venv), PYTHONUNBUFFERED="1"
     )
@@ -37,7 +37,7 @@ def run_tests(venv: pathlib.Path, root: pathlib.Path, files: list[pathlib.Path],
         name = str(file.relative_to(root)) if inside else str(file)
         left_out = disabled.in_file(name)
         if name not in left_out:
-            env = _environment(venv, None if inside else file.parent)
+            env = environment(venv, None if inside else file.parent)
             tally.add(_run_file(venv, root, name, left_out, env))
     return tally
 
@@ -92,7 +92,7 @@ def run_examples(venv: pathlib.Path, root: pathlib.Path, disabled: Disabled) -> 
         if name in disabled.names:
             continue
         print(f"$ {name}", flush=True)
-        status = command.run([str(venv / "bin/python"), name], EXAMPLE_TIMEOUT_S, root, _environment(venv))
+        status = command.run([str(venv / "bin/python"), name], EXAMPLE_TIMEOUT_S, root, environment(venv))
         if status == 0:
             tally.passed += 1
         else:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from monarch import _runtime
 from monarch._actor import pickling
@@ -31,6 +30,11 @@ def _value(message: Message) -> Any:
             raise cannot_load(error, "the answer") from None
     parts = message.parts
     return _runtime.decode_value(bytes(parts[0])) if parts else None
+
+
+def _same_payload(a: Message, b: Message) -> bool:
+    # One part is copied as it is loaded; arrays lie in further parts, and each rank has its own.
+    return a.payload_kind == b.payload_kind and len(a.parts) == 1 == len(b.parts) and a.parts[0] == b.parts[0]
 
 
 def _actor_error(message: Message, description: Description) -> ActorError:
@@ -116,8 +120,9 @@ def collect_all(
                 future._set_error(error_of(answer, describe()))
                 return
         dense = Shape(shape.labels, Slice.new_row_major(shape.ndslice.sizes))
-        loads = [functools.partial(_value, answer) for answer in answers if answer is not None]
-        future._set_value(ValueMesh._from_pending(dense, loads))
+        future._set_value(
+            ValueMesh._from_payloads(dense, cast("list[Message]", answers), _value, _same_payload)
+        )
 
     return collect
 

@@ -32,6 +32,8 @@ def _split_sizes(label: str, size: int, parts: Sequence[str], given: dict[str, i
 class MeshTrait(ABC):
     """Slicing and reshaping. A class brings `_ndslice`, `_labels` and `_new_with_shape`."""
 
+    __slots__ = ()
+
     @property
     @abstractmethod
     def _ndslice(self) -> Slice: ...

@@ -130,7 +130,9 @@ class Slice:
     def __getitem__(self, i: int | slice) -> int | tuple[int, ...]:
         if isinstance(i, slice):
             return tuple(self.get(k) for k in range(*i.indices(len(self))))
-        if not 0 <= i < len(self):
+        if i < 0:
+            raise TypeError(f"an index of a slice is at least 0, not {i}")
+        if i >= len(self):
             raise IndexError(f"index {i} is out of range for a slice of {len(self)}")
         return self.get(i)
 
@@ -317,7 +319,8 @@ class Shape:
         return "{" + ",".join(f"{k}={v}" for k, v in zip(self._labels, self._slice.sizes, strict=True)) + "}"
 
     def __repr__(self) -> str:
-        return f"Shape {{ labels: {self.labels}, slice: {self._slice!r} }}"
+        labels = ", ".join(f'"{label}"' for label in self._labels)
+        return f"Shape {{ labels: [{labels}], slice: {self._slice!r} }}"
 
     def __reduce__(self) -> Any:
         return (Shape, (self.labels, self._slice))
