@@ -24,7 +24,6 @@ namespace {
 
 constexpr size_t kHeaderAt = 4096;
 constexpr uint32_t kBitsPerNewsWord = 64;
-constexpr uint32_t kDeathWakesMax = 64;
 
 static_assert(sizeof(std::atomic<uint32_t>) == 4 && std::atomic<uint32_t>::is_always_lock_free);
 static_assert(sizeof(std::atomic<uint64_t>) == 8 && std::atomic<uint64_t>::is_always_lock_free);
@@ -94,6 +93,7 @@ absl::StatusOr<Doorbell> Doorbell::AttachPages(ScopedFd memfd) {
 Doorbell::Header* Doorbell::header() const {
   static_assert(offsetof(Header, news) == 64 && offsetof(Header, words) == 128);
   static_assert(offsetof(Header, actors) == 128 + 4 * kWaitWords);
+  static_assert(offsetof(Header, callers) == 128 + 12 * kWaitWords);
   static_assert(kHeaderAt + sizeof(Header) <= kDoorbellBytes);
   return reinterpret_cast<Header*>(mapping_.data() + kHeaderAt);
 }
@@ -156,13 +156,19 @@ void Doorbell::TellPeerDead(uint32_t bit) {
   if (bit >= kRingBits) return;
   header()->peer_dead[bit / kBitsPerNewsWord].fetch_or(uint64_t{1} << (bit % kBitsPerNewsWord));
   SetNews(bit);
-  uint32_t woken = 0;
-  for (uint32_t word = kServiceWord + 1; word < kWaitWords && woken < kDeathWakesMax; ++word) {
-    // A look first: most words are never slept on, and their lines are left alone.
-    if (header()->words[word].load() == kRun) continue;
-    Wake(word);
-    ++woken;
+  if (WakeSleeper(header()->callers[bit].load())) return;
+  for (uint32_t word = kServiceWord + 1; word < kWaitWords; ++word) {
+    if (WakeSleeper(word)) return;
   }
+}
+
+bool Doorbell::WakeSleeper(uint32_t word) {
+  if (word == kServiceWord || word >= kWaitWords) return false;
+  std::atomic<uint32_t>& state = header()->words[word];
+  // A look first: most words are never slept on, and their lines are left alone.
+  if (state.load() != kFutex || state.exchange(kRun) != kFutex) return false;
+  FutexWake(&state);
+  return true;
 }
 
 bool Doorbell::TakeBits(std::atomic<uint64_t>* bits, uint64_t* out) {

@@ -56,11 +56,16 @@ class Doorbell {
   uint32_t WordOf(uint64_t actor, uint32_t hint) const;
 
   // --- for the launcher ---
-  // Says that who is behind ring `bit` may be dead, and wakes threads that sleep on a word, at most 64: one
-  // of them drains for all, and the daemon's notice comes to the service thread anyway. Never blocks.
+  // Says that who is behind ring `bit` may be dead, and wakes one thread that sleeps on a word, which drains
+  // for all: the last to call there if it sleeps, else any. Nobody sleeps: the daemon's notice comes to the
+  // service thread. Never blocks.
   void TellPeerDead(uint32_t bit);
 
   // --- for the owner ---
+  // The thread of `word` waits for an answer through ring `bit`.
+  void NoteCaller(uint32_t bit, uint32_t word) {
+    if (bit < kRingBits) header()->callers[bit].store(word, std::memory_order_relaxed);
+  }
   // Says that `actor` (not 0) sleeps on `word`; actor 0 takes it back.
   void RegisterActor(uint32_t word, uint64_t actor);
   // Says that the thread of `word` now sleeps for all actors without a word of their own (a pool's leader).
@@ -96,7 +101,9 @@ class Doorbell {
     std::atomic<uint64_t> peer_dead[kRingBits / 64];
     std::atomic<uint32_t> words[kWaitWords];
     std::atomic<uint64_t> actors[kWaitWords];  // actors[i] sleeps on words[i]
+    std::atomic<uint32_t> callers[kRingBits];
   };
+  bool WakeSleeper(uint32_t word);
   static bool TakeBits(std::atomic<uint64_t>* bits, uint64_t* out);
   Header* header() const;  // behind the life-line's page
 

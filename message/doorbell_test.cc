@@ -320,16 +320,29 @@ TEST_CASE("ADeathWakesWhoSleepsAndMarksTheRing") {
   CHECK_FALSE(owner.TakePeerDead(bits));
 }
 
-TEST_CASE("ADeathWakesNobodyWhoRunsAndNotMoreThanItsLimit") {
+TEST_CASE("ADeathWakesOneSleeperTheLastCallerFirst") {
   Doorbell owner = Make();
   Doorbell launcher = Doorbell::AttachPages(Dup(owner.memfd())).value();
   Cost cost;
   launcher.TellPeerDead(1);
   launcher.TellPeerDead(kRingBits);
   CHECK(cost.wakes() == 0);
-  for (uint32_t word = 1; word < kWaitWords; ++word) owner.PrepareWait(word);
+  owner.PrepareWait(kWord);
+  owner.PrepareWait(kWord + 1);
+  owner.NoteCaller(1, kWord + 1);
   launcher.TellPeerDead(1);
-  CHECK(cost.wakes() == 64);
+  CHECK(cost.wakes() == 1);
+  CHECK(owner.CommitWait(kWord + 1, kLong).ok());
+  CHECK(absl::IsDeadlineExceeded(owner.CommitWait(kWord, absl::Milliseconds(1))));
+  // The caller runs, or was never one: any other.
+  owner.PrepareWait(kWord);
+  launcher.TellPeerDead(1);
+  CHECK(owner.CommitWait(kWord, kLong).ok());
+  owner.NoteCaller(2, kWaitWords);
+  owner.PrepareWait(kWord);
+  launcher.TellPeerDead(2);
+  CHECK(owner.CommitWait(kWord, kLong).ok());
+  CHECK(cost.wakes() == 3);
   CHECK(cost.bells() == 0);
 }
 

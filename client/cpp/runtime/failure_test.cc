@@ -112,7 +112,8 @@ TEST_CASE("a death on the board from before the introduction is found at it") {
   Cluster cluster(FakeDaemon::Options{.relay = false, .refuse = "", .silent = false, .introduce = false});
   Runtime& a = cluster.Add();
   Runtime& b = cluster.Add();
-  const auto pending = StartCall(a, {{{b.self(), 9}, 0}});
+  TestActor silent(b, b.NextActorId(), Ignore);
+  const auto pending = StartCall(a, {{silent.address(), 0}});
   cluster.daemon.TellOnBoard(b.self(), SIGSEGV);
   cluster.daemon.Introduce();
   const auto failure = Next(a, *pending);

@@ -45,6 +45,9 @@ Peer::Outcome Peer::Push(const FrameHeader& header, absl::Span<const uint8_t> pa
   if (!sent.ok()) return Outcome::kGone;
   if (*sent == SendResult::kFull) return Outcome::kBlocked;
   if (is_new) ++sequence;
+  if (path_.ring != nullptr && !IsToPort(header.kind) && header.reply_word != kServiceWord) {
+    shared_.doorbell->NoteCaller(path_.local_bit, header.reply_word);
+  }
   shared_.frames_sent->fetch_add(1, std::memory_order_relaxed);
   return Outcome::kSent;
 }

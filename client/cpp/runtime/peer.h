@@ -38,6 +38,7 @@ class Peer {
   };
   struct Shared {  // what all peers of a runtime use
     DaemonLink* daemon = nullptr;
+    Doorbell* doorbell = nullptr;  // this process's
     Waker* waker = nullptr;
     std::atomic<uint64_t>* frames_sent = nullptr;
     std::atomic<size_t>* blocked = nullptr;  // peers with something queued or somebody waiting
@@ -45,6 +46,7 @@ class Peer {
   // How the daemon introduced us.
   struct Introduction {
     std::shared_ptr<RingLink> ring;  // null: relay
+    uint32_t local_bit = 0;          // the ring's
     std::shared_ptr<Doorbell> doorbell;
     std::shared_ptr<PeerSegment> segment;
     FailureEvent who;                             // what an event about it says, but for the cause

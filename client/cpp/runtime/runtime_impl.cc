@@ -66,7 +66,7 @@ RuntimeImpl::RuntimeImpl(Connection connection, std::unique_ptr<ServiceThread> s
       })),
       daemon_(std::move(connection.daemon), static_cast<size_t>(limits.control_queue_bytes_max),
               [this] { WantWrite(); }),
-      peers_({&daemon_, words_.get(), &frames_sent_, &blocked_peers_}),
+      peers_({&daemon_, doorbell_.get(), words_.get(), &frames_sent_, &blocked_peers_}),
       actors_(words_,
               {static_cast<uint64_t>(limits.mailbox_bytes_max),
                static_cast<uint64_t>(limits.mailbox_messages_max),

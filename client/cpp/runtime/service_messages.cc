@@ -211,6 +211,7 @@ absl::Status RuntimeImpl::Introduce(const std::shared_ptr<Peer>& peer, const Val
   options.side = side == 0 ? 0 : side == 1 ? 1 : -1;
   MONARCH_ASSIGN_OR_RETURN(options.peer_bit, Bit(body, "peer_bit"));
   MONARCH_ASSIGN_OR_RETURN(const uint32_t local_bit, Bit(body, "local_bit"));
+  introduction.local_bit = local_bit;
   MONARCH_ASSIGN_OR_RETURN(introduction.ring,
                            RingLink::Create(std::move(fds[3]), introduction.doorbell, options));
   ring_links_.fetch_add(1);
