@@ -10,6 +10,7 @@ from monarch import _runtime
 from monarch._actor.construction import LOOK_S
 from monarch._actor.process import Process, give_up_constructions, next_task, set_worker, start_actor
 from monarch._config.layers import layers
+from monarch._debugger import hook
 
 # Part of the grace that is left for leaving the process after the actors were stopped.
 _LEAVE_S = 0.5
@@ -20,6 +21,7 @@ def main() -> None:
     runtime = _runtime.Runtime.start_worker()
     boot: Any = _runtime.decode_value(runtime.boot)
     _apply(boot)
+    hook.install()
     owner = set_worker(runtime, boot)
     runtime.send_ready()
     while True:

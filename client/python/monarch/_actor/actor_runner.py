@@ -31,6 +31,7 @@ from monarch._config.layers import layers
 if TYPE_CHECKING:
     from monarch._actor.actor import Actor
     from monarch._actor.process import Process
+    from monarch._debugger.remote_pdb import RemotePdb
     from monarch._runtime import Inbox, Message
 
 
@@ -101,6 +102,7 @@ class ActorRunner:
         self.ended = False
         self.abort_event: dict[str, Any] | None = None
         self.stop_reason: str | None = None
+        self.debugger: RemotePdb | None = None  # since the first breakpoint() in the present endpoint
         self.in_flight: dict[int, Message] = {}  # by identity: calls taken and not answered
         self._create = create
         self._meta: Any = create.meta
@@ -303,6 +305,9 @@ class ActorRunner:
     # --- answers ---
 
     def answer(self, message: Message, call: Call, result: Any) -> None:
+        if self.debugger is not None:
+            debugger, self.debugger = self.debugger, None
+            debugger.endpoint_done()
         if not call.explicit and message.port_id:
             try:
                 if message.payload_kind == _runtime.VALUE:
@@ -318,6 +323,9 @@ class ActorRunner:
 
     def event_of_raised(self, message: Message, error: BaseException) -> dict[str, Any] | None:
         """An endpoint raised: to its caller if that waits for an answer; else what the actor fails with."""
+        if self.debugger is not None:
+            debugger, self.debugger = self.debugger, None
+            debugger.endpoint_raised(error)
         call = self._calls.get(message.meta_bytes)
         explicit = call is not None and call.explicit
         to_caller = isinstance(error, Exception) or (call is not None and call.concurrent)

@@ -48,3 +48,10 @@ def keep(filename: str, lines: Lines) -> None:
         known[first - 1 : first - 1 + len(added)] = added
         # Without a time of change: linecache does not look for the file.
         linecache.cache[filename] = (sum(map(len, known)), None, known, filename)
+
+
+def keep_file(filename: str, text: str) -> None:
+    """Makes linecache know a whole file."""
+    with _lock:
+        lines = _received[filename] = text.splitlines(keepends=True)
+        linecache.cache[filename] = (len(text), None, lines, filename)

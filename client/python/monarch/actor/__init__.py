@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from monarch._actor import log_prefix as _log_prefix  # noqa: F401
 from monarch._actor.actor import Actor
 from monarch._actor.actor_mesh import ActorMesh
@@ -30,6 +32,17 @@ from monarch._actor.value_mesh import ValueMesh
 from monarch._config.transport import ChannelTransport
 from monarch._telemetry import get_meter, span, traced
 from monarch.actor import config
+
+if TYPE_CHECKING:
+    from monarch._debugger.debug_controller import DebugController
+
+
+def debug_controller() -> DebugController:
+    """The debugger's controller, an actor in the client's process; the first call creates it."""
+    from monarch._debugger import debug_controller as home
+
+    return home.debug_controller()
+
 
 __all__ = [
     "Accumulator",
@@ -65,6 +78,7 @@ __all__ = [
     "current_actor_name",
     "current_rank",
     "current_size",
+    "debug_controller",
     "default_bootstrap_cmd",
     "endpoint",
     "get_meter",
