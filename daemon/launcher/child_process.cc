@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -82,7 +83,11 @@ absl::Status PrepareCpus(const ChildSpec& spec, Prepared* prepared) {
   if (spec.cpus.empty()) return absl::OkStatus();
   prepared->cpu_set.assign(kCpuMax / 8 + 1, 0);
   for (const int cpu : spec.cpus) {
-    if (cpu < 0 || cpu > kCpuMax) return absl::InvalidArgumentError(absl::StrCat("no such cpu: ", cpu));
+    // The kernel leaves out silently what the host does not have.
+    if (cpu < 0 || cpu > kCpuMax || cpu >= get_nprocs_conf()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("no such cpu: ", cpu, "; this host has ", get_nprocs_conf(), ", counted from 0"));
+    }
     prepared->cpu_set[static_cast<size_t>(cpu) / 8] |= static_cast<unsigned char>(1 << (cpu % 8));
   }
   return absl::OkStatus();

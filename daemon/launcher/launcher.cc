@@ -14,6 +14,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/errno_status.h"
 #include "base/log.h"
 #include "base/status_macros.h"
@@ -153,8 +154,10 @@ void Launcher::Launch(const ControlMessage& message, std::vector<ScopedFd> fds) 
   if (status.ok()) return;
   const absl::StatusOr<ProcAddress> proc = ProcAddressFromValue(message.body["proc"]);
   if (!proc.ok()) return Answer(message.request, status);
+  // The step has a field of its own.
+  const std::string text(absl::StripPrefix(status.message(), failure.step + ": "));
   daemon_->Send({ControlType::kLaunchFailed, message.request,
-                 ToBody(LaunchFailure{*proc, failure.step, failure.error, std::string(status.message())})});
+                 ToBody(LaunchFailure{*proc, failure.step, failure.error, text})});
 }
 
 absl::Status Launcher::DoLaunch(const LaunchRequest& request, ScopedFd daemon_socket, StartFailure* failure) {

@@ -55,6 +55,7 @@ TEST_CASE("TellsWhichStepOfALaunchFailed") {
     const LaunchFailure failure = ParseLaunchFailure(f.Next(ControlType::kLaunchFailed).body).value();
     CHECK(failure.step == "exec");
     CHECK(failure.error == ENOENT);
+    CHECK(failure.message == "No such file or directory");
   }
   SECTION("no such directory") {
     LaunchRequest request = f.Shell("true");
@@ -64,6 +65,14 @@ TEST_CASE("TellsWhichStepOfALaunchFailed") {
     CHECK(failure.proc == request.proc);
     CHECK(failure.step == "chdir");
     CHECK(failure.error == ENOENT);
+  }
+  SECTION("a cpu that the host does not have") {
+    LaunchRequest request = f.Shell("true");
+    request.cpus = {0, 4095};
+    f.Launch(request);
+    const LaunchFailure failure = ParseLaunchFailure(f.Next(ControlType::kLaunchFailed).body).value();
+    CHECK(failure.step == "prepare");
+    CHECK(failure.message.find("no such cpu: 4095; this host has ") == 0);
   }
   SECTION("without the worker's socket") {
     f.Send(ControlType::kLaunch, 0, ToBody(f.Shell("true")));

@@ -137,8 +137,7 @@ void Worker::OnOutcome() {
   child_.outcome.reset();
   if (!failure) return context_.events->OnLaunched(*this);
   start_failed_ = true;
-  context_.events->OnLaunchFailed(*this, {proc_, failure->step, failure->error,
-                                          absl::StrCat(failure->step, ": ", strerror(failure->error))});
+  context_.events->OnLaunchFailed(*this, {proc_, failure->step, failure->error, strerror(failure->error)});
 }
 
 void Worker::LifelineFired() {
