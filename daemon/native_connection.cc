@@ -12,6 +12,9 @@ namespace {
 
 // Packets of one peer handled in a turn of the loop, so that a flooding peer does not starve the others.
 constexpr size_t kPacketsPerTurnMax = 64;
+// The kernel takes no more fds of this user while so many are under way. That is not this socket's fault,
+// passes, and no event tells when.
+constexpr absl::Duration kFdsRetryDelay = absl::Milliseconds(10);
 // What a dead peer can have left behind: more than any socket's buffer holds.
 constexpr size_t kDrainPacketsMax = 4096;
 
@@ -58,12 +61,12 @@ absl::Status NativeConnection::TrySend(const ControlMessage& message, absl::Span
   if (closed_ || failing_) return absl::OkStatus();
   if (queue_.empty()) {
     const absl::StatusOr<bool> sent = socket_.TrySend(bytes, fds);
-    if (!sent.ok()) {
+    if (!sent.ok() && !absl::IsResourceExhausted(sent.status())) {
       // The peer's end is told by the reading side, after what it had sent.
       if (!absl::IsUnavailable(sent.status())) FailLater(sent.status());
       return absl::OkStatus();
     }
-    if (*sent) return absl::OkStatus();
+    if (sent.ok() && *sent) return absl::OkStatus();
   }
   if (control_bytes_ + bytes.size() > limits_.control_bytes_max) {
     FailLater(absl::ResourceExhaustedError(
@@ -128,6 +131,10 @@ void NativeConnection::Flush() {
     for (const ScopedFd& fd : front.fds) fds.push_back(fd.get());
     const absl::StatusOr<bool> sent = socket_.TrySend(front.bytes, fds);
     if (sent.ok() && !*sent) break;
+    if (absl::IsResourceExhausted(sent.status())) {
+      RetryLater();
+      break;
+    }
     if (!sent.ok()) {
       queue_.clear();
       control_bytes_ = frame_bytes_ = 0;
@@ -137,14 +144,23 @@ void NativeConnection::Flush() {
     (front.is_frame ? frame_bytes_ : control_bytes_) -= front.bytes.size();
     queue_.pop_front();
   }
-  if (queue_.empty()) UpdateWatch();
+  UpdateWatch();
   if (frame_bytes_ < frame_bytes_before) handler_->OnFramesSent(*this);
+}
+
+void NativeConnection::RetryLater() {
+  if (retry_timer_ != 0) return;
+  retry_timer_ = loop_->RunAfter(kFdsRetryDelay, [self = shared_from_this()] {
+    self->retry_timer_ = 0;
+    if (!self->closed_) self->Flush();
+  });
 }
 
 void NativeConnection::UpdateWatch() {
   if (closed_) return;
+  const bool wants_room = !queue_.empty() && retry_timer_ == 0;
   const absl::Status updated =
-      loop_->UpdateWatch(socket_.fd(), EPOLLIN | (queue_.empty() ? 0u : uint32_t{EPOLLOUT}));
+      loop_->UpdateWatch(socket_.fd(), EPOLLIN | (wants_room ? uint32_t{EPOLLOUT} : 0u));
   if (!updated.ok()) FailLater(updated);
 }
 
@@ -165,6 +181,7 @@ void NativeConnection::Close() {
   closed_ = true;
   const std::shared_ptr<NativeConnection> self = shared_from_this();
   loop_->Unwatch(socket_.fd());
+  if (retry_timer_ != 0) loop_->Cancel(retry_timer_);
   queue_.clear();
   socket_ = PacketSocket();
 }

@@ -75,6 +75,7 @@ class NativeConnection : public std::enable_shared_from_this<NativeConnection> {
   void Flush();
   void Enqueue(std::string bytes, absl::Span<const int> fds, bool is_frame);
   void UpdateWatch();
+  void RetryLater();
   // Posted, so that nobody's state changes under a caller that is sending.
   void FailLater(absl::Status why);
   void Fail(const absl::Status& why);
@@ -89,6 +90,7 @@ class NativeConnection : public std::enable_shared_from_this<NativeConnection> {
   std::deque<Queued> queue_;
   size_t control_bytes_ = 0;
   size_t frame_bytes_ = 0;
+  EventLoop::TimerId retry_timer_ = 0;
   bool closed_ = false;
   bool failing_ = false;
 };
