@@ -12,6 +12,9 @@ namespace {
 // Bytes that wait for a peer that does not read. Too small loses a healthy but busy peer during a burst of
 // deaths (an exit message is at most a packet).
 constexpr size_t kQueuedBytesMax = 64 * 1024 * 1024;
+// The kernel takes no more fds of this user while so many are under way. That passes, and no event tells
+// when.
+constexpr absl::Duration kFdsRetryDelay = absl::Milliseconds(10);
 // Packets taken in one turn, so that one peer cannot keep the loop.
 constexpr int kPacketsPerTurnMax = 32;
 
@@ -73,6 +76,10 @@ void ControlChannel::SendQueued() {
     std::vector<int> fds;
     for (const ScopedFd& fd : queue_.front().fds) fds.push_back(fd.get());
     const absl::StatusOr<bool> sent = socket_.TrySend(queue_.front().packet, fds);
+    if (absl::IsResourceExhausted(sent.status())) {
+      RetryLater();
+      break;
+    }
     if (!sent.ok()) {
       // What the peer sent before it closed is still to be read; reading then ends with its own error.
       queue_.clear();
@@ -83,7 +90,18 @@ void ControlChannel::SendQueued() {
     queued_bytes_ -= queue_.front().packet.size();
     queue_.pop_front();
   }
-  if (open_) loop_->UpdateWatch(socket_.fd(), queue_.empty() ? EPOLLIN : EPOLLIN | EPOLLOUT).IgnoreError();
+  const bool wants_room = !queue_.empty() && !retry_armed_;
+  if (open_) loop_->UpdateWatch(socket_.fd(), wants_room ? EPOLLIN | EPOLLOUT : EPOLLIN).IgnoreError();
+}
+
+void ControlChannel::RetryLater() {
+  if (retry_armed_) return;
+  retry_armed_ = true;
+  loop_->RunAfter(kFdsRetryDelay, [this, alive = alive_] {
+    if (!*alive) return;
+    retry_armed_ = false;
+    if (open_) SendQueued();
+  });
 }
 
 void ControlChannel::OnEvents(uint32_t events) {

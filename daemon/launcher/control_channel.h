@@ -44,6 +44,7 @@ class ControlChannel {
   void OnEvents(uint32_t events);
   void ReceiveSome();
   void SendQueued();
+  void RetryLater();
   void CloseWith(absl::Status reason);
   void Shut();
 
@@ -54,6 +55,7 @@ class ControlChannel {
   // False once this object is gone: callbacks and posted tasks look before they touch it.
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   bool open_ = true;
+  bool retry_armed_ = false;
   std::deque<Queued> queue_;
   size_t queued_bytes_ = 0;
 };
