@@ -100,6 +100,64 @@ def test_stop_iteration_is_wrapped() -> None:
     asyncio.run(main())
 
 
+def test_observations_mix_and_share_one_exception() -> None:
+    error = KeyError("x")
+    future: Future[Any] = Future._from_error(error)
+
+    async def main() -> None:
+        for _ in range(2):
+            with pytest.raises(KeyError) as caught:
+                await future
+            assert caught.value is error
+
+    asyncio.run(main())
+    asyncio.run(main())
+    with pytest.raises(KeyError) as caught:
+        future.get()
+    assert caught.value is error
+
+
+def test_each_observation_is_a_fresh_asyncio_future_and_cancelling_one_leaves_the_others() -> None:
+    port, receiver = Channel.open()
+    future = receiver.recv()
+
+    async def main() -> None:
+        first, second = future.as_asyncio(), future.as_asyncio()
+        assert first is not second
+        first.cancel()
+        port.send(1)
+        assert await asyncio.wait_for(second, EVENT_S) == 1
+        assert first.cancelled()
+
+    asyncio.run(main())
+    assert future.get() == 1
+
+
+def test_a_base_exception_escapes_from_exception() -> None:
+    future: Future[Any] = Future._from_error(SystemExit(3))
+    with pytest.raises(SystemExit):
+        future.exception()
+
+
+def test_as_asyncio_of_a_result_that_is_there_is_done() -> None:
+    async def main() -> None:
+        assert Future._from_value(1).as_asyncio().done()
+
+    asyncio.run(main())
+
+
+def test_an_ignored_future_still_ran_the_call(spawn_procs: Any) -> None:
+    counter = spawn_procs().spawn("counter", Counter, 3)
+    counter.add.call_one()
+    assert counter.get.call_one().get(timeout=EVENT_S) == 4
+
+
+def test_there_is_no_done_and_no_callback() -> None:
+    future: Future[int] = Future._from_value(1)
+    assert not hasattr(future, "done")
+    assert not hasattr(future, "add_done_callback")
+
+
 def test_futures_do_not_travel() -> None:
     with pytest.raises(TypeError):
         pickle.dumps(Future._from_value(1))

@@ -1,4 +1,4 @@
-"""Shapes, points, mesh operations and value meshes; no processes."""
+"""Shapes, points and mesh operations; no processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from monarch._actor.mesh_trait import MeshTrait
-from monarch.actor import Extent, NDSlice, Point, Region, Shape, Slice, ValueMesh
+from monarch.actor import Extent, NDSlice, Point, Region, Shape, Slice
 
 
 def row_major(**sizes: int) -> Shape:
@@ -45,6 +45,8 @@ def test_slice_ranks_and_coordinates() -> None:
             s.index(rank)
     with pytest.raises(IndexError):
         s[6]
+    with pytest.raises(TypeError):
+        s[-1]
     with pytest.raises(IndexError):
         s.nditem([0, 3])
     with pytest.raises(ValueError):
@@ -159,42 +161,3 @@ def test_mesh_split_flatten_rename() -> None:
 def test_bad_splits_are_refused(kwargs: Any) -> None:
     with pytest.raises(ValueError):
         Mesh(row_major(host=2, gpu=8)).split(**kwargs)
-
-
-def test_value_mesh() -> None:
-    vm = ValueMesh(row_major(a=2, b=3), list("abcdef"))
-    assert (len(vm), vm.get(4), vm.item(a=1, b=2), vm.values()) == (6, "e", "f", list("abcdef"))
-    assert vm.slice(a=1).values() == list("def")
-    assert vm.slice(b=slice(0, 3, 2)).values() == list("acdf")
-    assert vm.slice(b=slice(0, 3, 2)).item(a=1, b=1) == "f"
-    assert vm.flatten("x").item(x=3) == "d"
-    assert [(p.rank, v) for p, v in vm.slice(a=1)] == [(0, "d"), (1, "e"), (2, "f")]
-    assert (
-        repr(ValueMesh(row_major(a=2), [1, 2]))
-        == "ValueMesh({'a': 2}):\n  ({'a': 0/2}, 1),\n  ({'a': 1/2}, 2),"
-    )
-    copy = pickle.loads(pickle.dumps(vm.slice(a=1)))
-    assert copy.values() == list("def")
-    assert ValueMesh[int] is not None
-    with pytest.raises(ValueError, match="out of range"):
-        vm.get(6)
-    with pytest.raises(KeyError):
-        vm.item(a=1)
-    with pytest.raises(KeyError, match="extra dimensions"):
-        vm.item(a=1, b=1, c=1)
-    with pytest.raises(IndexError):
-        vm.item(a=2, b=0)
-    with pytest.raises(ValueError):
-        ValueMesh(row_major(a=2), [1])
-
-
-def test_value_mesh_from_indexed() -> None:
-    shape = row_major(a=3)
-    assert ValueMesh.from_indexed(shape, [(2, "c"), (0, "x"), (1, "b"), (0, "a")]).values() == list("abc")
-    with pytest.raises(ValueError, match="expected 3.*contains 2"):
-        ValueMesh.from_indexed(shape, [(0, 1), (1, 2)])
-
-
-def test_a_value_mesh_of_a_type_is_the_class() -> None:
-    assert ValueMesh[int] is ValueMesh
-    assert isinstance(ValueMesh[int](Shape.unity(), [1]), ValueMesh)

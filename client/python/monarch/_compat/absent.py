@@ -36,38 +36,6 @@ class _Absent(type):
         cls._refuse()
 
 
-_NAMES = frozenset(
-    [
-        "Actor",
-        "HyProcMesh",
-        "LoggingManager",
-        "Mailbox",
-        "PatchRustClass",
-        "PendingMessage",
-        "PlainMixin",
-        "PortProtocol",
-        "PyTestSender",
-        "PyTestWaker",
-        "PythonActorMesh",
-        "TestStruct",
-        "TraitMixin",
-        "UndeliverableMessageEnvelope",
-        "_force_unsanctioned_gil_on_control_plane",
-        "_get_gil_on_control_plane",
-        "_make_handle_probe",
-        "_make_test_struct",
-        "_reset_gil_on_control_plane",
-        "_spawn_admin",
-        "channel_for_test",
-        "flush_all_proc_mesh_logs",
-        "pickle",
-        "probe_exit_port_via_mesh",
-    ]
-)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    made = globals()[name] = _Absent(name, (), {"__module__": __name__})
-    return made
+def make(name: str) -> Any:
+    """The class that stands for a name that does not exist here."""
+    return _Absent(name, (), {"__module__": __name__})

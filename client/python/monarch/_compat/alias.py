@@ -7,11 +7,24 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from monarch._compat import absent
+
+
+def _find(home: str, name: str) -> Any:
+    try:
+        found = importlib.import_module(home)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{home}.".startswith(f"{error.name}."):
+            raise  # by something that the home needs
+        return absent.make(name)
+    return getattr(found, name) if hasattr(found, name) else absent.make(name)
+
 
 def alias(module: str, *homes: tuple[str, str]) -> Callable[[str], Any]:
     """The `__getattr__` of a module whose names live elsewhere; each of `homes` is (module, "Name Name ...").
 
-    Looked up when first used, so that an import loads nothing that is not needed.
+    Looked up when first used, so that an import loads nothing that is not needed. A name that its home does not have
+    imports all the same, and raises when it is used.
     """
     found = {name: home for home, names in homes for name in names.split()}
 
@@ -19,7 +32,7 @@ def alias(module: str, *homes: tuple[str, str]) -> Callable[[str], Any]:
         home = found.get(name)
         if home is None:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(home), name)
+        value = _find(home, name)
         setattr(sys.modules[module], name, value)
         return value
 
