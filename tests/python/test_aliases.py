@@ -8,10 +8,12 @@ import importlib.util
 import pathlib
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import monarch
 import monarch.actor
 import pytest
+from conftest import EVENT_S
 
 PACKAGE = pathlib.Path(monarch.__file__).parent
 ALIASES = ("_src", "_rust_bindings")
@@ -126,3 +128,83 @@ def test_a_configuration_of_a_job() -> None:
     assert config.Config(workspace=workspace).workspace is workspace
     with pytest.warns(FutureWarning, match="workspace='/x' is deprecated"):
         assert config.Config(workspace="/x").workspace.dirs == {pathlib.Path("/x"): ""}
+
+
+class Sender(monarch.actor.Actor):
+    """Sends to an address that somebody made up."""
+
+    def __init__(self) -> None:
+        self.returned: list[str] = []
+
+    def _handle_undeliverable_message(self, message: Any) -> bool:
+        self.returned.append(f"{message.sender()} {message.dest()} {message.error_msg()}")
+        return True
+
+    @monarch.actor.endpoint
+    def send(self, port: Any) -> tuple[list[str], str]:
+        port.send(1)
+        return self.returned, str(monarch.actor.context().actor_instance.actor_id)
+
+
+def test_what_is_sent_to_a_hand_made_port_comes_back_to_the_actor_that_sent_it() -> None:
+    mailbox = importlib.import_module("monarch._rust_bindings.monarch_hyperactor.mailbox")
+    proc = importlib.import_module("monarch._rust_bindings.monarch_hyperactor.proc")
+    made_up = proc.ActorAddr(addr="local:0", proc_name="p", actor_name="a")
+    port = importlib.import_module("monarch._src.actor.actor_mesh").Port(
+        mailbox.PortRef(mailbox.PortId(actor_id=made_up, port=7))
+    )
+    sender = monarch.actor.this_proc().spawn("sender", Sender)
+    returned, identity = sender.send.call_one(port).get(timeout=EVENT_S)
+    assert len(returned) == 1
+    assert returned[0].startswith(f"{identity} a.p@inproc://0[7] no message can be delivered")
+
+
+def test_every_port_is_an_instance_of_the_aliased_class() -> None:
+    port, _ = monarch.actor.Channel.open()
+    assert isinstance(port, importlib.import_module("monarch._src.actor.actor_mesh").Port)
+
+
+def test_addresses_print_and_parse() -> None:
+    addr = importlib.import_module("monarch._rust_bindings.monarch_hyperactor.proc").ActorAddr
+    address = addr.from_string("a.p@tcp://host:1")
+    assert (address.label, address.proc_label, address.proc_id) == ("a", "p", "p@tcp://host:1")
+    assert str(address) == "a.p@tcp://host:1"
+    assert {address, addr(addr="tcp://host:1", proc_name="p", actor_name="a")} == {address}
+    with pytest.raises(ValueError, match="not an actor's address"):
+        addr.from_string("a")
+
+
+def test_buffers_and_flatten() -> None:
+    buffers = importlib.import_module("monarch._rust_bindings.monarch_hyperactor.buffers")
+    buffer = buffers.Buffer()
+    assert (buffer.write(b"ab\n"), buffer.write(b"cd"), len(buffer)) == (3, 2, 5)
+    frozen = buffer.freeze()
+    assert (len(buffer), len(frozen), frozen.readline(), len(frozen), frozen.read()) == (
+        0,
+        5,
+        b"ab\n",
+        2,
+        b"cd",
+    )
+    module = importlib.import_module("monarch._src.actor.pickle")
+    lifted, rest = module.flatten([1, "x", {"k": "y"}], lambda value: isinstance(value, str))
+    assert lifted == ["x", "k", "y"]
+    assert module.unflatten(rest.freeze(), ["X", "K", "Y"]) == [1, "X", {"K": "Y"}]
+
+
+@pytest.mark.parametrize(
+    "text, shown",
+    [
+        ("*,1:4,?", "All(Range(Range(1, Some(4), 1), Any(True)))"),
+        ("1::2 | 5", "Union(Range(Range(1, None, 2), True), Range(Range(5, Some(6), 1), True))"),
+        ("(:2|*),0", "Union(Range(Range(0, Some(2), 1), Range(Range(0, Some(1), 1), True)), All(Range(Range(0, Some(1), 1), True)))"),
+    ],
+)  # fmt: skip
+def test_selections_parse(text: str, shown: str) -> None:
+    assert repr(monarch.Selection.from_string(text)) == shown
+
+
+@pytest.mark.parametrize("text", ["", "a", "1,", "(1", "1)", "1:2:", "* *", "& 1"])
+def test_bad_selections_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="not a selection"):
+        monarch.Selection.from_string(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from monarch._actor.shape import Extent, Point
@@ -13,7 +12,6 @@ if TYPE_CHECKING:
     from monarch._actor.host_mesh import HostMesh
     from monarch._actor.owned import Owned
     from monarch._actor.proc_mesh import ProcMesh
-    from monarch._actor.process import Process
     from monarch._runtime import Address, Runtime
 
 NO_DIMENSIONS = Extent([], [])
@@ -114,6 +112,12 @@ class Instance:
 
     kill = abort
 
+    # For programs that hand the instance to the other side of another implementation, and that clean up by hand.
+    _children: list[Any] | None = None
+
+    def _as_rust(self) -> Instance:
+        return self
+
     def stop(self, reason: str | None = None) -> None:
         """Stops this actor when the present message is done."""
         if self.runner is None:
@@ -146,23 +150,18 @@ current: contextvars.ContextVar[Context | None] = contextvars.ContextVar("monarc
 class ClientContext:
     """The context of the code outside actors; the first use starts the client."""
 
-    # monarch._actor.process.process, once it was needed: an import statement costs more than all the rest of get().
-    _process: Callable[[], Process] | None = None
+    _val: Context | None = None  # while this process has a client
 
     def get(self) -> Context:
-        if self._process is None:
-            from monarch._actor.process import process
+        if self._val is not None:
+            return self._val
+        from monarch._actor.process import process
 
-            self._process = process
-        return self._process().default_context()
+        return process().default_context()
 
     def try_get(self) -> Context | None:
         """None while there is no client in this process."""
-        from monarch._actor.process import client_context
-
-        return client_context()
-
-    _val = property(try_get)
+        return self._val
 
 
 client_context = ClientContext()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from monarch import _runtime
 from monarch._actor.construction import LOOK_S
-from monarch._actor.context import Context, Instance
+from monarch._actor.context import Context, Instance, client_context
 from monarch._actor.interrupt import shorten_interrupts
 from monarch._config.layers import layers
 
@@ -84,12 +84,6 @@ def process() -> Process:
         return _start_client()
 
 
-def client_context() -> Context | None:
-    """The root client's, if this process has one already."""
-    found = _process
-    return found.default_context() if found is not None and found.is_client else None
-
-
 def set_worker(runtime: _runtime.Runtime, boot: dict[str, Any]) -> Process:
     global _process
     _process = Process(runtime, is_client=False, boot=boot)
@@ -117,6 +111,7 @@ def _start_client() -> Process:
     layers.warn_of_idle()
     started = Process(runtime, is_client=True, boot={})
     _process = started
+    client_context._val = started.default_context()
     atexit.register(shutdown)
     shorten_interrupts()
     threading.Thread(target=_watch_root, args=(started,), name="monarch-root", daemon=True).start()
@@ -129,6 +124,7 @@ def shutdown() -> None:
     global _process, _ended
     with _lock:
         ending, _process = _process, None
+        client_context._val = None
         if _ended is None:
             _ended = "the client of this process was shut down and cannot be started again"
     if ending is None:
@@ -142,6 +138,7 @@ def _after_fork_in_child() -> None:
     global _process, _ended
     if _process is not None:
         _process, _ended = None, _FORKED
+        client_context._val = None
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

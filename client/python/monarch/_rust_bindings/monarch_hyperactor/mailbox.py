@@ -6,7 +6,7 @@ from monarch._compat.alias import alias
 
 __getattr__ = alias(
     __name__,
-    ("monarch._compat.mailbox", "PortId PortRef"),
-    ("monarch._compat.absent", "Mailbox UndeliverableMessageEnvelope"),
+    ("monarch._compat.mailbox", "PortId PortRef UndeliverableMessageEnvelope"),
+    ("monarch._compat.absent", "Mailbox"),
     ("monarch._actor.port", "PortReceiver"),
 )
