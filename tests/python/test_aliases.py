@@ -23,10 +23,8 @@ COMING = (
     "monarch._actor.host_mesh",
     "monarch._actor.identity",
     "monarch._actor.proc_mesh",
-    "monarch._actor.source_loader",
     "monarch._actor.transport",
     "monarch._actor.worker_loop",
-    "monarch._debugger",
     "monarch.job",
 )
 
