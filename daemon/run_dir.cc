@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,6 +26,8 @@ namespace {
 
 // A socket's path has 108 bytes, and the longest name in the directory is native.sock.
 constexpr size_t kParentBytesMax = 60;
+constexpr int kLookerWaitsMax = 1000;
+constexpr int kLookerWaitMs = 1;
 
 void RemoveTree(const std::string& path) {
   std::error_code error;
@@ -42,11 +45,24 @@ void RemoveWorkerLogs(const std::string& dir) {
   }
 }
 
+// Who looks whether a daemon lives holds the lock shared, for a moment: then a shared one can be had, beside
+// a daemon not. Waits for such a moment to pass.
+bool LockUnlessADaemonHasIt(int fd) {
+  for (int i = 0; i < kLookerWaitsMax; ++i) {
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
+    if (errno != EWOULDBLOCK || flock(fd, LOCK_SH | LOCK_NB) != 0) return false;
+    flock(fd, LOCK_UN);
+    poll(nullptr, 0, kLookerWaitMs);
+  }
+  errno = EWOULDBLOCK;
+  return false;
+}
+
 absl::StatusOr<ScopedFd> TakeLock(const std::string& dir, const char* name = "lock") {
   const std::string path = absl::StrCat(dir, "/", name);
   ScopedFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.valid()) return ErrnoStatus(absl::StrCat("open ", path), errno);
-  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+  if (!LockUnlessADaemonHasIt(fd.get())) {
     if (errno == EWOULDBLOCK)
       return absl::FailedPreconditionError(absl::StrCat("lock ", path, ": another daemon holds it"));
     return ErrnoStatus(absl::StrCat("lock ", path), errno);

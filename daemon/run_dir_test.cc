@@ -1,5 +1,7 @@
 #include "daemon/run_dir.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +13,7 @@
 #include <thread>
 
 #include "base/ids.h"
+#include "base/scoped_fd.h"
 
 namespace monarch {
 namespace {
@@ -88,6 +91,24 @@ TEST_CASE("SecondDaemonIsRefused") {
   auto first = RunDir::Open(temp.path_ + "/d");
   REQUIRE(first.ok());
   CHECK(RunDir::Open(temp.path_ + "/d").status().code() == absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_CASE("WhoLooksWhetherADaemonLivesKeepsNoneFromStarting") {
+  TempDir temp;
+  const std::string path = temp.path_ + "/shared";
+  REQUIRE(RunDir::Open(path).ok());
+  std::atomic<bool> done{false};
+  std::thread looker([&] {
+    while (!done) {
+      const ScopedFd fd(open((path + "/lock").c_str(), O_RDONLY | O_CLOEXEC));
+      flock(fd.get(), LOCK_SH | LOCK_NB);
+    }
+  });
+  int opened = 0;
+  for (int i = 0; i < 500; ++i) opened += RunDir::Open(path).ok() ? 1 : 0;
+  done = true;
+  looker.join();
+  CHECK(opened == 500);
 }
 
 TEST_CASE("LinksAndOpenDirectoriesAreRefused") {
