@@ -26,8 +26,8 @@ def test_missing_interpreter_is_named(failures: Failures) -> None:
     with pytest.raises(SpawnError, match="/no/such/python|No such file") as caught:
         procs.initialized.get(timeout=EVENT_S)
     assert isinstance(caught.value, (RuntimeError, ValueError))
-    assert caught.value.failures
-    assert caught.value.failures[0].kind == "start_failed"
+    assert caught.value.events
+    assert caught.value.events[0].kind == "start_failed"
     counters = procs.spawn("counters", Counter)
     with pytest.raises(RuntimeError, match="error spawning"):
         counters.initialized.get(timeout=EVENT_S)
@@ -50,7 +50,7 @@ def test_crash_before_ready_names_rank_phase_status_and_stderr(failures: Failure
     procs = this_host().spawn_procs({"gpus": 3}, bootstrap_command=command)
     with pytest.raises(SpawnError) as caught:
         procs.initialized.get(timeout=EVENT_S)
-    (failure,) = caught.value.failures
+    (failure,) = caught.value.events
     assert failure.rank == 1
     assert failure.phase
     assert failure.code == 5 or "5" in failure.reason

@@ -67,6 +67,7 @@ std::optional<ActorTable::Actor> ActorTable::End(uint64_t id, const FailureEvent
   MutexLock lock(mu_);
   auto node = actors_.extract(id);
   if (node.empty()) return std::nullopt;
+  any_failed_ |= !event.is_stop();
   if (ended_.emplace(id, event).second) ended_order_.push_back(id);
   if (ended_order_.size() > kEndedMax) {
     ended_.erase(ended_order_.front());
@@ -80,6 +81,11 @@ std::optional<FailureEvent> ActorTable::EndOf(uint64_t id) const {
   const auto it = ended_.find(id);
   if (it == ended_.end()) return std::nullopt;
   return it->second;
+}
+
+bool ActorTable::AnyFailed() const {
+  MutexLock lock(mu_);
+  return any_failed_;
 }
 
 std::vector<uint64_t> ActorTable::OwnedFrom(const ProcAddress& proc) const {

@@ -51,6 +51,8 @@ class ActorTable {
   // How an actor ended; none if that is not known.
   std::optional<FailureEvent> EndOf(uint64_t id) const;
   std::vector<uint64_t> OwnedFrom(const ProcAddress& proc) const;
+  // Whether any actor of this process ended in another way than by a stop.
+  bool AnyFailed() const;
 
  private:
   const std::weak_ptr<Waker> waker_;
@@ -60,6 +62,7 @@ class ActorTable {
   absl::flat_hash_map<uint64_t, Actor> actors_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<uint64_t, FailureEvent> ended_ ABSL_GUARDED_BY(mu_);
   std::deque<uint64_t> ended_order_ ABSL_GUARDED_BY(mu_);
+  bool any_failed_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace monarch

@@ -141,7 +141,7 @@ class Runtime {
   virtual std::shared_ptr<Inbox> OpenCall(uint64_t caller, size_t answers) = 0;
   // Sends to each target, in order; the payload is written once. Without `call` no answer is asked for. A
   // target that cannot be reached answers with kFailure at once: the status is about the whole
-  // (ResourceExhausted after send_wait_ms without room; InvalidArgument: too large; Cancelled: a signal came
+  // (ResourceExhausted: too large, or no room within send_wait_ms; Cancelled: a signal came
   // before anything was sent).
   virtual absl::Status Send(uint64_t sender, FrameKind kind, absl::Span<const CallTarget> targets,
                             const Outgoing& payload, Inbox* call) = 0;

@@ -145,7 +145,7 @@ TEST_CASE("a message too large for the segment is refused") {
   Runtime& b = cluster.Add();
   TestActor actor(b, b.NextActorId(), Echo(b));
   CHECK(CallOne(a, actor.address(), std::string(2 << 20, 'x')).status().code() ==
-        absl::StatusCode::kInvalidArgument);
+        absl::StatusCode::kResourceExhausted);
   CHECK(CallOne(a, actor.address(), "still works").ok());
 }
 

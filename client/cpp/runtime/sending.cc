@@ -67,7 +67,7 @@ absl::StatusOr<PreparedPayload> RuntimeImpl::Prepare(const Outgoing& payload, si
     return prepared;
   }
   if (prepared.length > segment_->size()) {
-    return absl::InvalidArgumentError(
+    return absl::ResourceExhaustedError(
         absl::StrCat("message of ", prepared.length, " bytes, segment_bytes_max=", segment_->size()));
   }
   const uint32_t word = words_->ThreadWord();

@@ -203,7 +203,12 @@ void RuntimeImpl::CreateActor(Message message) {
     info.shape = ShapeOf(*meta);
     info.owner = *owner;
     info.owner_label = TextOf((*meta)["owner_label"]);
-    mailbox = actors_.Add(static_cast<uint64_t>(*id), info);
+    if ((*meta)["only_if_sound"].AsBool().value_or(false) && actors_.AnyFailed()) {
+      mailbox = absl::FailedPreconditionError(
+          "error spawning actor mesh: Cannot spawn new actors on mesh with supervision events");
+    } else {
+      mailbox = actors_.Add(static_cast<uint64_t>(*id), info);
+    }
   }
   if (!mailbox.ok()) {
     FailureEvent event;

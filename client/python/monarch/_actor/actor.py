@@ -43,6 +43,10 @@ class Actor:
     def __cleanup__(self, exc: Exception | None) -> Any:
         """Called once at the end: with None when stopped, else with what the actor failed of."""
 
+    # Private, and there for programs that override it: only strict peer semantics ask it.
+    def _handle_undeliverable_message(self, message: Any) -> bool:
+        return False
+
     # For type checkers: spawn() is typed to return the class, and returns a mesh.
 
     def slice(self, **kwargs: int | slice) -> Self:

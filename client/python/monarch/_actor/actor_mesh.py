@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from monarch._actor.context import Instance
     from monarch._actor.failure import FailureEvent
     from monarch._actor.owned import Stopping
-    from monarch._runtime import Inbox, Proc, Targets
+    from monarch._runtime import Address, Inbox, Proc, Targets
 
 T = TypeVar("T", bound=Actor)
 
@@ -44,6 +44,7 @@ class ActorMeshCore:
         self.procs: list[Proc] = []  # in rank order, once ready
         self.created: Future[None] | None = None  # with the spawner only: all members have mailboxes
         self.owner: Instance | None = None
+        self.owner_address: Address | None = None
         self.stopped: dict[str, Any] | None = None
         self.endpoints: dict[str, EndpointProperty] = {}
 
@@ -54,6 +55,7 @@ class ActorMeshCore:
             return failure_error(event, None, self.owner_label)
 
         self.owner = owner
+        self.owner_address = owner.address
         self.created = Future._from_receiver(Receiver(owner.runtime, answers), collect_done(count, error))
 
     def begin_stop(self, reason: str) -> Stopping:
@@ -131,6 +133,12 @@ class ActorMesh(MeshTrait, Generic[T]):
     def _stop_event(self) -> dict[str, Any] | None:
         return self._core.stopped
 
+    def _owner_is_gone(self) -> bool:
+        from monarch._actor.process import process
+
+        owner = self._core.owner_address
+        return owner is not None and process().runtime.death_of(owner[:3]) is not None
+
     def _targets(self) -> Targets:
         if self._prepared is None:
             core = self._core
@@ -206,15 +214,23 @@ class ActorMesh(MeshTrait, Generic[T]):
         if core.created is not None and not core.created.is_done():
             # Whoever gets the reference may call before the spawner's own messages have made the actors.
             core.created._wait(None)
-        return (_rebuild, (core.name, core.cls, core.actor, core.procs, core.owner_label, self._shape))
+        described = (core.name, core.cls, core.actor, core.procs, core.owner_label, core.owner_address)
+        return (_rebuild, (*described, self._shape))
 
 
 _RESERVED = frozenset(name for name in dir(ActorMesh) if not name.startswith("__"))
 
 
 def _rebuild(
-    name: str, cls: type, actor: int, procs: list[Proc], owner_label: str, shape: Shape
+    name: str,
+    cls: type,
+    actor: int,
+    procs: list[Proc],
+    owner_label: str,
+    owner_address: Address | None,
+    shape: Shape,
 ) -> ActorMesh[Any]:
     core = ActorMeshCore(name, cls, actor, Readiness.of_reference(), owner_label)
     core.procs = procs
+    core.owner_address = owner_address
     return ActorMesh(core, shape)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from monarch import _runtime
@@ -17,12 +15,14 @@ from monarch._actor.actor import is_async_class, overrides
 from monarch._actor.construction import Construction
 from monarch._actor.context import Context, Instance, current
 from monarch._actor.endpoint import INVOKE, INVOKE_EXPLICIT, EndpointProperty
+from monarch._actor.exception_text import exception_event, format_exception, one_line, text_of
 from monarch._actor.failure import (
     FailureEvent,
     MeshFailure,
     raised_while_handling_event,
     unhandled_child_event,
 )
+from monarch._actor.hooks import CleanupOverLimit, complete
 from monarch._actor.port import Port
 from monarch._actor.shape import Extent
 from monarch._actor.unpicklable import cannot_load
@@ -60,33 +60,6 @@ class Call:
         self.explicit = explicit
         self.concurrent = concurrent
         self.context: Context | None = None  # of the last one that was handled: as a rule also of the next
-
-
-def format_exception(error: BaseException) -> str:
-    """The traceback without the frames of this package."""
-    trace: TracebackType | None = error.__traceback__
-    own = __file__.rsplit("/", 1)[0]
-    while (
-        trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename.startswith(own)
-    ):
-        trace = trace.tb_next
-    return "".join(traceback.format_exception(type(error), error, trace))
-
-
-def one_line(error: BaseException) -> str:
-    return traceback.format_exception_only(type(error), error)[-1].strip()
-
-
-def text_of(error: BaseException) -> str:
-    """Its str(), which is code of the user's and may raise."""
-    try:
-        return str(error)
-    except BaseException:
-        return one_line(error)
-
-
-def exception_event(error: BaseException) -> dict[str, Any]:
-    return {"kind": "exception", "reason": one_line(error), "traceback": format_exception(error)}
 
 
 class ActorRunner:
@@ -338,6 +311,7 @@ class ActorRunner:
             "type": type(error).__qualname__,
             "message": text_of(error),
             "traceback": format_exception(error),
+            "base": not isinstance(error, Exception),
         }
         try:
             parts = pickling.dumps(error)
@@ -383,10 +357,16 @@ class ActorRunner:
 
     # --- supervision ---
 
+    def is_news(self, event: FailureEvent) -> bool:
+        """Whether it is the first failure of that member of what this actor owns."""
+        return self.instance is None or self.instance.is_news(event)
+
     def handle_failure(self, event: FailureEvent) -> None:
+        if not self.is_news(event):
+            return
         handler = self.supervisor()
         try:
-            handled = handler is not None and handler(MeshFailure(event, self.label()))
+            handled = handler is not None and complete(handler(MeshFailure(event, self.label())))
         except BaseException as error:
             self.fail(raised_while_handling_event(event, format_exception(error), one_line(error)))
             return
@@ -424,9 +404,20 @@ class ActorRunner:
             event = {"kind": "stopped", "reason": reason}
             with self.limited(event, request):
                 error = self._clean_up(None)
-            self.finish(event if error is None else exception_event(error), request)
+            self.finish(self.ended_with(event, error), request)
         elif request is not None:
             self.acknowledge(request)
+
+    def ended_with(self, event: dict[str, Any], error: BaseException | None) -> dict[str, Any]:
+        """How an actor ends that was stopped, after what `__cleanup__` raised."""
+        if isinstance(error, CleanupOverLimit):
+            return self._late(event)
+        return event if error is None else exception_event(error)
+
+    @staticmethod
+    def _late(event: dict[str, Any]) -> dict[str, Any]:
+        reason = f"{event.get('reason', '')} (its __cleanup__ did not end within {cleanup_s():g} s)"
+        return {**event, "reason": reason}
 
     @contextlib.contextmanager
     def limited(self, event: dict[str, Any], request: Message | None) -> Iterator[None]:
@@ -434,10 +425,7 @@ class ActorRunner:
         if self.object is None or not overrides(type(self.object), "__cleanup__"):
             yield
             return
-        late = dict(event)
-        limit = cleanup_s()
-        late["reason"] = f"{event.get('reason', '')} (its __cleanup__ did not end within {limit:g} s)"
-        timer = threading.Timer(limit + _CLEANUP_MARGIN_S, self.finish, (late, request))
+        timer = threading.Timer(cleanup_s() + _CLEANUP_MARGIN_S, self.finish, (self._late(event), request))
         timer.daemon = True
         timer.start()
         try:
@@ -467,7 +455,7 @@ class ActorRunner:
         if self.object is None or not overrides(type(self.object), "__cleanup__"):
             return None
         try:
-            self.object.__cleanup__(error)
+            complete(self.object.__cleanup__(error))
         except BaseException as raised:
             return raised
         return None

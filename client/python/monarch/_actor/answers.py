@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from monarch import _runtime
 from monarch._actor import pickling
@@ -16,8 +16,19 @@ if TYPE_CHECKING:
     from monarch._actor.shape import Shape
     from monarch._runtime import Message
 
-# (call as "mesh.method()", label of the mesh's owner, mesh, class)
-Description = tuple[str, str, str, str]
+
+class Description(NamedTuple):
+    """Of a call, for errors."""
+
+    call: str  # "mesh.method()"
+    owner_label: str  # of the mesh's owner
+    mesh: str
+    actor_class: str
+    owner_is_gone: bool = False  # and with its process whoever would know more of the mesh
+
+
+# How the runtime stops an actor whose owner's process is gone.
+OWNER_DIED = "owner died"
 # An explicit response port sends port messages.
 _VALUES = (_runtime.REPLY, _runtime.PORT_MESSAGE)
 
@@ -38,7 +49,6 @@ def _same_payload(a: Message, b: Message) -> bool:
 
 
 def _actor_error(message: Message, description: Description) -> ActorError:
-    call = description[0]
     meta: Any = message.meta or {}
     exception: BaseException | None = None
     formatted = meta.get("traceback", "")
@@ -49,7 +59,8 @@ def _actor_error(message: Message, description: Description) -> ActorError:
             formatted += f"\n(the exception itself cannot be loaded here: {summary_of(error)})"
     if not formatted:
         formatted = f"{meta.get('type', '')}: {meta.get('message', '')}\n"
-    return ActorError(exception, f"Actor call {call.removesuffix('()')} failed.", formatted)
+    how = "failed with BaseException." if meta.get("base") else "failed."
+    return ActorError(exception, f"Actor call {description.call.removesuffix('()')} {how}", formatted)
 
 
 def failure_error(
@@ -65,17 +76,24 @@ def error_of(message: Message, description: Description) -> BaseException:
     if message.kind == _runtime.EXCEPTION:
         return _actor_error(message, description)
     if message.kind == _runtime.FAILURE:
-        call, owner_label, mesh, cls = description
         event = message.event
         # Who is gone without a trace cannot say what it was.
-        event["mesh"] = event["mesh"] or mesh
-        event["actor_class"] = event["actor_class"] or cls
-        return failure_error(FailureEvent(event), call, owner_label)
+        event["mesh"] = event["mesh"] or description.mesh
+        event["actor_class"] = event["actor_class"] or description.actor_class
+        shown = FailureEvent(event)
+        if shown.kind == "stopped" and (description.owner_is_gone or shown.reason == OWNER_DIED):
+            return SupervisionError(
+                f"timed out reaching controller {description.owner_label} for mesh {description.mesh}. "
+                "Assuming controller's proc is dead",
+                description.call,
+                shown,
+            )
+        return failure_error(shown, description.call, description.owner_label)
     return ValueError(f"an answer of an unknown kind: {message.kind}")
 
 
 def _closed(description: Description) -> EOFError:
-    return EOFError(f"Port closed: no answer to {description[0]} will come")
+    return EOFError(f"Port closed: no answer to {description.call} will come")
 
 
 def collect_one(describe: Callable[[], Description]) -> Callable[[Future[Any], Message | None], None]:
@@ -90,6 +108,46 @@ def collect_one(describe: Callable[[], Description]) -> Callable[[Future[Any], M
             future._set_error(error_of(message, describe()))
 
     return collect
+
+
+class _Arrived(Mapping[int, Any]):
+    """Values by rank, each loaded when it is first looked at."""
+
+    def __init__(self, answers: dict[int, Message]) -> None:
+        self._answers = answers
+        self._loaded: dict[int, Any] = {}
+
+    def __getitem__(self, rank: int) -> Any:
+        if rank not in self._loaded:
+            self._loaded[rank] = _value(self._answers[rank])
+        return self._loaded[rank]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._answers)
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+def _error_with_all(answers: list[Message | None], rank: int, description: Description) -> BaseException:
+    """The error of `rank`, which carries what the other members answered."""
+    failures: dict[int, BaseException] = {}
+    values: dict[int, Message] = {}
+    for at, answer in enumerate(answers):
+        if answer is None:
+            continue
+        if answer.kind in _VALUES:
+            values[at] = answer
+        else:
+            failures[at] = error_of(answer, description)
+    error = failures[rank]
+    if isinstance(error, (ActorError, SupervisionError)):
+        error.failures = failures
+        error.values = _Arrived(values)
+    return error
 
 
 def collect_all(
@@ -107,17 +165,17 @@ def collect_all(
         if message is None:
             future._set_error(_closed(describe()))
             return
-        if message.kind == _runtime.FAILURE:
-            # Others may never answer.
-            future._set_error(error_of(message, describe()))
-            return
         answers[message.rank] = message
         missing -= 1
+        if message.kind == _runtime.FAILURE:
+            # Others may never answer.
+            future._set_error(_error_with_all(answers, message.rank, describe()))
+            return
         if missing:
             return
-        for answer in answers:
+        for rank, answer in enumerate(answers):
             if answer is not None and answer.kind not in _VALUES:
-                future._set_error(error_of(answer, describe()))
+                future._set_error(_error_with_all(answers, rank, describe()))
                 return
         dense = Shape(shape.labels, Slice.new_row_major(shape.ndslice.sizes))
         future._set_value(

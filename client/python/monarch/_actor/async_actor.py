@@ -13,12 +13,11 @@ from monarch._actor.actor_runner import (
     ActorFailure,
     ActorRunner,
     cleanup_s,
-    exception_event,
-    format_exception,
-    one_line,
 )
 from monarch._actor.event_loop import ActorEventLoop
+from monarch._actor.exception_text import exception_event, format_exception, one_line
 from monarch._actor.failure import FailureEvent, MeshFailure, raised_while_handling_event
+from monarch._actor.hooks import CleanupOverLimit
 
 if TYPE_CHECKING:
     from monarch._runtime import Message
@@ -185,6 +184,8 @@ class _AsyncActor:
 
     async def _handle_failure(self, event: FailureEvent) -> None:
         runner = self._runner
+        if not runner.is_news(event):
+            return
         handler = runner.supervisor()
         try:
             handled: Any = handler is not None and handler(MeshFailure(event, runner.label()))
@@ -218,7 +219,7 @@ class _AsyncActor:
             event = {"kind": "stopped", "reason": reason}
             with runner.limited(event, request):
                 error = await self._clean_up(None)
-            self._end(event if error is None else exception_event(error), request)
+            self._end(runner.ended_with(event, error), request)
         elif request is not None:
             runner.acknowledge(request)
 
@@ -236,7 +237,12 @@ class _AsyncActor:
         try:
             result = actor.__cleanup__(error)
             if hasattr(result, "__await__"):
-                await asyncio.wait_for(result, cleanup_s())
+                work = asyncio.ensure_future(result)
+                done, _ = await asyncio.wait((work,), timeout=cleanup_s())
+                if not done:
+                    work.cancel()
+                    return CleanupOverLimit()
+                work.result()
         except BaseException as raised:
             return raised
         return None

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextvars
 from typing import TYPE_CHECKING, Any
 
+from monarch._actor.identity import ActorId, Creator
 from monarch._actor.shape import Extent, Point
 
 if TYPE_CHECKING:
     from monarch._actor.actor_runner import ActorRunner
+    from monarch._actor.failure import FailureEvent
     from monarch._actor.host_mesh import HostMesh
     from monarch._actor.owned import Owned
     from monarch._actor.proc_mesh import ProcMesh
@@ -17,76 +19,40 @@ if TYPE_CHECKING:
 NO_DIMENSIONS = Extent([], [])
 
 
-class ActorId:
-    """Where an actor is: printed like `name-3.proc7@1a2b3c4d`."""
-
-    __slots__ = ("actor_name", "address")
-
-    def __init__(self, address: Address, actor_name: str) -> None:
-        self.address = address
-        self.actor_name = actor_name
-
-    @property
-    def proc_name(self) -> str:
-        return f"proc{self.address[1]}"
-
-    @property
-    def proc_id(self) -> str:
-        return f"{self.proc_name}@{self.address[0].hex()[:8]}"
-
-    @property
-    def label(self) -> str:
-        return self.actor_name
-
-    @property
-    def pid(self) -> int:
-        """The actor's number in its process."""
-        return self.address[3]
-
-    @property
-    def is_root(self) -> bool:
-        return self.address[3] == 1
-
-    def __str__(self) -> str:
-        return f"{self.actor_name}-{self.address[3] & 0xFFFFFFFF}.{self.proc_id}"
-
-    __repr__ = __str__
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ActorId) and self.address == other.address
-
-    def __hash__(self) -> int:
-        return hash(self.address)
-
-    def __reduce__(self) -> Any:
-        return (ActorId, (self.address, self.actor_name))
-
-
 class Instance:
-    """One actor of this process: its identity, and what it owns. The code outside actors is one too, the root."""
+    """One actor of this process: its identity, and what it owns. The code outside actors is one too, the root.
+
+    Attributes:
+        name: given at the spawn; "root" for the root.
+        class_name: "module.Class"; None for the root.
+        creator: who spawned it, with the chain of spawners; None for the root.
+        rank: its place in the mesh as spawned, which never changes; without dimensions for the root.
+    """
 
     def __init__(self, runtime: Runtime, address: Address, info: dict[str, Any]) -> None:
         self.runtime = runtime
         self.address = address
         self.actor = address[3]
-        self.name: str = info.get("name", "client")
-        self.class_name: str = info.get("class", "")
-        self.creator: str = info.get("owner_label", "")
+        self.name: str = info["name"]
+        self.class_name: str | None = info.get("class")
+        self.creator: Creator | None = info.get("creator")
         extent = Extent(info.get("labels", []), info.get("sizes", []))
         self.rank = Point(info.get("rank", 0), extent)
         self.owned: list[Owned] = []
         self.runner: ActorRunner | None = None
         self.mocks: dict[Any, Any] = {}  # that were in force where it was spawned
+        self._failed: set[tuple[Any, ...]] = set()  # of what it owns: whose failure it was told
         self._proc_mesh: ProcMesh | None = info.get("proc_mesh")
         self.host_mesh: HostMesh | None = info.get("host_mesh")
+        owner_label: str = info.get("owner_label", "")
         coordinates = repr(self.rank) if len(extent) else ""
         self.label = (
-            f"{self.creator}.<{self.class_name} {self.name}{coordinates}>" if self.creator else "<root>"
+            f"{owner_label}.<{self.class_name} {self.name}{coordinates}>" if owner_label else "<root>"
         )
 
     @property
     def actor_id(self) -> ActorId:
-        return ActorId(self.address, self.name)
+        return ActorId.of(self.address, self.name if self.class_name else "client")
 
     @property
     def proc_id(self) -> str:
@@ -124,8 +90,23 @@ class Instance:
             raise RuntimeError("only an actor can be stopped; this is the client")
         self.runner.stop_soon(reason or "stopped by itself")
 
+    def as_creator(self) -> Creator:
+        """What those that it spawns know of it."""
+        return Creator(self.rank, self.proc_mesh, self.proc, self.name, self.class_name, self.creator)
+
+    def is_news(self, event: FailureEvent) -> bool:
+        """Whether it is the first failure of that member of what this actor owns. On the actor's thread."""
+        who = event.as_dict().get("actor")
+        if who is None or who[1] == 0:
+            return True
+        told = who in self._failed
+        self._failed.add(who)
+        return not told
+
     def __str__(self) -> str:
         return self.label
+
+    __repr__ = __str__
 
 
 class Context:

@@ -9,9 +9,10 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from monarch import _runtime
-from monarch._actor import pickling
-from monarch._actor.answers import collect_all, collect_one
+from monarch._actor import peer_semantics, pickling
+from monarch._actor.answers import Description, collect_all, collect_one
 from monarch._actor.context import context
+from monarch._actor.errors import ResourceExhausted, send_error
 from monarch._actor.future import Future
 from monarch._actor.receiver import Receiver
 
@@ -163,6 +164,8 @@ class EndpointTarget(Protocol):
     def _targets_now(self) -> Targets | None: ...
     def _readiness(self) -> Readiness: ...
     def _stop_event(self) -> dict[str, Any] | None: ...
+    # Whether the process of the mesh's owner is known to be dead.
+    def _owner_is_gone(self) -> bool: ...
 
 
 class Endpoint(Generic[P, R]):
@@ -229,9 +232,11 @@ class Endpoint(Generic[P, R]):
 
     # --- sending ---
 
-    def _describe(self) -> tuple[str, str, str, str]:
+    def _describe(self) -> Description:
         mesh = self._mesh
-        return (self._call_name, mesh._owner_label(), mesh._mesh_name(), mesh._class_name())
+        return Description(
+            self._call_name, mesh._owner_label(), mesh._mesh_name(), mesh._class_name(), mesh._owner_is_gone()
+        )
 
     def _send(self, args: Any, kwargs: Any, only: int | None, answers: int) -> Receiver:
         """Sends to all members, or only to one; the receiver gets as many answers."""
@@ -240,7 +245,10 @@ class Endpoint(Generic[P, R]):
         parts = self._pack(args, kwargs)
         targets = self._mesh._targets_now() if only is None else None
         if targets is not None:
-            return Receiver(runtime, runtime.call(instance.actor, targets, self._meta, parts))
+            try:
+                return Receiver(runtime, runtime.call(instance.actor, targets, self._meta, parts))
+            except _runtime.StatusError as error:
+                raise send_error(error) from None
         call = runtime.open_call(instance.actor, answers)
         self._transmit(instance, parts, only, call, answers)
         return Receiver(runtime, call)
@@ -263,7 +271,10 @@ class Endpoint(Generic[P, R]):
 
         def send() -> None:
             targets = mesh._targets() if only is None else mesh._targets().one(only)
-            runtime.send(instance.actor, _runtime.CALL, targets, _runtime.PICKLE, self._meta, parts, call)
+            try:
+                runtime.send(instance.actor, _runtime.CALL, targets, _runtime.PICKLE, self._meta, parts, call)
+            except _runtime.StatusError as error:
+                raise send_error(error) from None
 
         def fail(event: dict[str, Any]) -> None:
             if call is not None:
@@ -273,32 +284,31 @@ class Endpoint(Generic[P, R]):
         stopped = mesh._stop_event()
         if stopped is not None:
             fail(stopped)
+            if peer_semantics.strict():
+                why = f"actor stopped: {stopped['reason']}"
+                peer_semantics.fail_sender(
+                    instance, peer_semantics.UndeliverableMessage(self._call_name, why)
+                )
             return
+
+        def send_later() -> None:
+            try:
+                send()
+            except ResourceExhausted as error:
+                fail({"kind": "exception", "reason": f"the message could not be sent: {error}"})
+
         readiness = mesh._readiness()
         if readiness.ready:
             send()
         else:
-            readiness.post(send, lambda error: fail({"kind": "start_failed", "reason": str(error)}))
+            readiness.post(send_later, lambda error: fail({"kind": "start_failed", "reason": str(error)}))
 
     def _send_to_port(self, args: Any, kwargs: Any, port: Port[Any], selection: str) -> None:
         """As broadcast, or to one at random, with the answers going to a port of this process."""
-        parts = self._pack(args, kwargs)
-        instance = context().actor_instance
         only = random.randrange(self._size) if selection == "choose" else None
-
-        def send() -> None:
-            targets = self._mesh._targets() if only is None else self._mesh._targets().one(only)
-            instance.runtime.send(
-                instance.actor,
-                _runtime.CALL,
-                targets,
-                _runtime.PICKLE,
-                self._meta,
-                parts,
-                port._local_inbox(),
-            )
-
-        self._mesh._readiness().post(send, port._send_error)
+        answers = self._size if only is None else 1
+        parts = self._pack(args, kwargs)
+        self._transmit(context().actor_instance, parts, only, port._local_inbox(), answers)
 
 
 def send(

@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from monarch._actor.failure import FailureEvent
+
+if TYPE_CHECKING:
+    from monarch._runtime import StatusError
 
 _REMOTE_HEADER = "Traceback of where the remote call failed (most recent call last):"
 
 
-class ActorError(Exception):
+class _CallError:
+    """Of a `call` of several members: what each of them answered, by its rank in the mesh that was called.
+
+    Attributes:
+        failures: the error of each member that failed, this one too; empty for other ways of calling.
+        values: the values that did arrive, loaded when they are looked at. They do not travel with a pickled error.
+    """
+
+    failures: Mapping[int, BaseException] = {}
+    values: Mapping[int, Any] = {}
+
+    def _state(self) -> dict[str, Any] | None:
+        return {name: value for name, value in vars(self).items() if name != "values"} or None
+
+
+class ActorError(_CallError, Exception):
     """An exception that an endpoint raised, handed to its caller. The actor lives on.
 
     Attributes:
         exception: the original exception object; None if it could not be sent or loaded.
         message: which call failed.
         exception_formatted: the remote traceback as text.
+        failures, values: of a `call`, what each member answered, by rank.
     """
 
     def __init__(self, exception: BaseException | None, message: str, exception_formatted: str) -> None:
@@ -28,13 +49,17 @@ class ActorError(Exception):
         body = self.exception_formatted.removeprefix("Traceback (most recent call last):\n")
         return f"{self.message}\n {_REMOTE_HEADER}\n{body}"
 
+    def __reduce__(self) -> Any:
+        return (type(self), self.args, self._state())
 
-class SupervisionError(RuntimeError):
+
+class SupervisionError(_CallError, RuntimeError):
     """What was called is dead or stopped: an actor, its process, or its host.
 
     Attributes:
         endpoint: the call that failed, as "mesh.method()"; None outside a call.
         event: what happened, in fields: kind, code (the signal's number, the exit status), rank, pid, ...
+        failures, values: of a `call`, what came from each member until then, by rank.
     """
 
     def __init__(self, message: str, endpoint: str | None = None, event: FailureEvent | None = None) -> None:
@@ -49,14 +74,14 @@ class SupervisionError(RuntimeError):
         return f"Endpoint call {self.endpoint} failed, {self.message}"
 
     def __reduce__(self) -> Any:
-        return (type(self), (self.message, self.endpoint, self.event))
+        return (type(self), (self.message, self.endpoint, self.event), self._state())
 
 
 class SpawnError(SupervisionError, ValueError):
     """Processes or actors could not be started: which ranks, in which phase, and why.
 
     Attributes:
-        failures: one event for each rank that failed, if the daemon told.
+        events: one for each rank that failed, if the daemon told.
         limit: the name of the limit that was reached, or "".
     """
 
@@ -65,12 +90,36 @@ class SpawnError(SupervisionError, ValueError):
         message: str,
         endpoint: str | None = None,
         event: FailureEvent | None = None,
-        failures: tuple[FailureEvent, ...] = (),
+        events: tuple[FailureEvent, ...] = (),
         limit: str = "",
     ) -> None:
         super().__init__(message, endpoint, event)
-        self.failures = failures
+        self.events = events
         self.limit = limit
 
     def __reduce__(self) -> Any:
-        return (type(self), (self.message, self.endpoint, self.event, self.failures, self.limit))
+        arguments = (self.message, self.endpoint, self.event, self.events, self.limit)
+        return (type(self), arguments, self._state())
+
+
+class ResourceExhausted(RuntimeError):
+    """A limit was reached, and waiting for room did not help: what was to be sent was not.
+
+    Attributes:
+        limits: the limits that may be the reason, by name: {"mailbox_bytes_max": 67108864}.
+    """
+
+    def __init__(self, message: str, limits: Mapping[str, int] | None = None) -> None:
+        super().__init__(message)
+        self.limits = dict(limits or {})
+
+    def __reduce__(self) -> Any:
+        return (type(self), (str(self), self.limits))
+
+
+def send_error(error: StatusError) -> Exception:
+    """What a caller sees of a message that could not be sent."""
+    if error.code == "RESOURCE_EXHAUSTED":
+        found = re.findall(r"\b([a-z]+(?:_[a-z]+)+)=(\d+)", error.message)
+        return ResourceExhausted(error.message, {name: int(value) for name, value in found})
+    return error

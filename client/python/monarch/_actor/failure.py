@@ -8,6 +8,7 @@ from typing import Any
 from monarch._config.layers import layers
 
 _STARTED_FROM_ROOT = "<root>"
+_INDENT = "    "
 
 
 class FailureEvent:
@@ -117,8 +118,8 @@ def _ending(event: FailureEvent) -> str:
     return ""
 
 
-def reason_of(event: FailureEvent) -> str:
-    """Why, without who: possibly many lines."""
+def _own_reason(event: FailureEvent) -> str:
+    """Why, without who and without what came before: possibly many lines."""
     lines = []
     ending = _ending(event)
     if ending:
@@ -128,27 +129,43 @@ def reason_of(event: FailureEvent) -> str:
     elif event.reason and event.reason not in ending:
         lines.append(event.reason)
     if event.stderr_tail:
-        lines.append("last lines of stderr:\n" + textwrap.indent(event.stderr_tail.rstrip(), "    "))
-    if event.cause is not None:
-        lines.append(textwrap.indent(event_line(event.cause), "    "))
+        lines.append("last lines of stderr:\n" + textwrap.indent(event.stderr_tail.rstrip(), _INDENT))
     return "\n".join(lines) or "no reason is known"
 
 
+def _is_unhandled_child(event: FailureEvent) -> bool:
+    """Else what has a cause failed by itself, while it handled that."""
+    return event.cause is not None and not event.traceback
+
+
 def event_line(event: FailureEvent, owner_label: str = _STARTED_FROM_ROOT) -> str:
+    """What happened to the actor, and below it what happened to the child that this follows from."""
     name = display_name(event, owner_label)
     if event.kind == "stopped":
         return f"Supervision event: actor {name} has status: stopped: {event.reason}"
-    return f"Supervision event: actor {name} failed:\n" + textwrap.indent(reason_of(event), "    ")
+    lines = [_own_reason(event)]
+    if event.cause is not None:
+        lines.append(textwrap.indent(event_line(event.cause, name), _INDENT))
+    return f"Supervision event: actor {name} failed:\n" + textwrap.indent("\n".join(lines), _INDENT)
 
 
 def failure_text(event: FailureEvent, owner_label: str = _STARTED_FROM_ROOT) -> str:
-    """What a caller's SupervisionError and a failure report say."""
+    """What a caller's SupervisionError and a failure report say: who failed first and why, then the owners that did
+    not handle it."""
     if event.kind == "stopped":
         return event_line(event, owner_label)
     name = display_name(event, owner_label)
-    return f"The actor {name} and all its descendants have failed:\n" + textwrap.indent(
-        reason_of(event), "    "
-    )
+    if _is_unhandled_child(event):
+        return f"{failure_text(event.cause, name)}\n{event.reason} {_in_short(event.cause, name)}"
+    lines = [_own_reason(event)]
+    if event.cause is not None:
+        lines.append(textwrap.indent(failure_text(event.cause, name), _INDENT))
+    head = f"The actor {name} and all its descendants have failed:\n"
+    return head + textwrap.indent("\n".join(lines), _INDENT)
+
+
+def _in_short(event: FailureEvent, owner_label: str) -> str:
+    return f"actor {display_name(event, owner_label)} {'stopped' if event.kind == 'stopped' else 'failed'}"
 
 
 def unhandled_child_event(child: FailureEvent, name: str) -> dict[str, Any]:

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from monarch import _runtime
 from monarch._actor import pickling
-from monarch._actor.answers import error_of
+from monarch._actor.answers import Description, error_of
 from monarch._actor.context import context
+from monarch._actor.errors import send_error
+from monarch._actor.exception_text import format_exception
 from monarch._actor.future import Future
 from monarch._actor.receiver import Receiver
 
@@ -18,18 +20,33 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+_NO_RANK = 0xFFFFFFFF
+
 
 class Port(Generic[R]):
-    """Where values are sent to. Picklable: whoever gets it sends under its own name."""
+    """Where values are sent to. Picklable: whoever gets it sends under its own name.
 
-    def __init__(self, owner: Address, port_id: int, rank: int = 0, once: bool = False) -> None:
+    Attributes:
+        return_undeliverable: accepted for programs that set it: what comes too late for its receiver is dropped, and
+            its sender does not hear of it.
+    """
+
+    def __init__(
+        self,
+        owner: Address,
+        port_id: int,
+        rank: int | None = None,
+        once: bool = False,
+        used: bool = False,
+        return_undeliverable: bool = True,
+    ) -> None:
         self._owner = owner
         self._id = port_id
         self._rank = rank
         self._once = once
-        self._used = False
+        self._used = used
         self._inbox: Inbox | None = None
-        self.return_undeliverable = True
+        self.return_undeliverable = return_undeliverable
 
     def send(self, obj: R) -> None:
         """Sends one value; a receiver that is gone does not mind."""
@@ -37,28 +54,30 @@ class Port(Generic[R]):
 
     def exception(self, exc: BaseException) -> None:
         """Makes the receiver's recv() raise `exc`."""
-        meta = _runtime.encode_value({"type": type(exc).__qualname__, "message": str(exc), "traceback": ""})
+        meta = _runtime.encode_value({"traceback": format_exception(exc)})
         self._post(_runtime.EXCEPTION, meta, pickling.dumps(exc))
 
     def _post(self, kind: int, meta: bytes, parts: list[Any]) -> None:
         if self._once and self._used:
             raise RuntimeError("OncePortRef already used")
-        self._used = True
         instance = context().actor_instance
-        instance.runtime.send_to_port(
-            instance.actor, self._owner, self._id, self._rank, kind, _runtime.PICKLE, meta, parts
-        )
+        rank = _NO_RANK if self._rank is None else self._rank
+        try:
+            instance.runtime.send_to_port(
+                instance.actor, self._owner, self._id, rank, kind, _runtime.PICKLE, meta, parts
+            )
+        except _runtime.StatusError as error:
+            raise send_error(error) from None
+        self._used = True
 
     def _local_inbox(self) -> Inbox:
         if self._inbox is None:
             raise ValueError("answers can go only to a port that was opened in this process")
         return self._inbox
 
-    def _send_error(self, error: BaseException) -> None:
-        self.exception(error)
-
     def __reduce__(self) -> Any:
-        return (Port, (self._owner, self._id, self._rank, self._once))
+        described = (self._owner, self._id, self._rank, self._once, self._used, self.return_undeliverable)
+        return (Port, described)
 
     def __repr__(self) -> str:
         return f"<Port {self._id} of actor {self._owner[3]} in proc {self._owner[1]}>"
@@ -81,7 +100,7 @@ class PortReceiver(Generic[R]):
         return Future._from_receiver(self._receiver, _collect_message(self._ranked))
 
     def ranked(self) -> RankedPortReceiver[R]:
-        """The same messages, each with its sender's rank."""
+        """The same messages, each with its sender's rank; recv() raises ValueError for one that has none."""
         return RankedPortReceiver(self._receiver, self._once, True)
 
     def __reduce__(self) -> Any:
@@ -100,7 +119,10 @@ def _collect_message(ranked: bool) -> Callable[[Future[Any], Message | None], No
             future._set_error(EOFError("Port closed: no message will come"))
             return
         if message.kind == _runtime.FAILURE:
-            future._set_error(error_of(message, ("port", "<root>", "", "")))
+            future._set_error(error_of(message, Description("port", "<root>", "", "")))
+            return
+        if ranked and message.rank == _NO_RANK:
+            future._set_error(ValueError("the message has no rank: no member of a mesh sent it as an answer"))
             return
         if message.payload_kind == _runtime.VALUE:
             value = _runtime.decode_value(bytes(message.parts[0])) if message.parts else None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from monarch import _runtime
-from monarch._actor import mock, pickling
+from monarch._actor import mock, peer_semantics, pickling
 from monarch._actor.actor import Actor, check_class
 from monarch._actor.actor_mesh import _RESERVED, ActorMesh, ActorMeshCore, class_name
 from monarch._actor.context import Instance, context
@@ -185,7 +185,8 @@ class ProcMesh(MeshTrait):
         runtime.add_owned_mesh(owner.actor, core.name, cls, core.actor, core.procs, labels, sizes)
         # A reference, and not this mesh: it is still on its way to ready.
         reference = _rebuild(self._core.name, self._core.procs, self._shape, self._host_mesh)
-        info = pickling.dumps({"proc_mesh": reference, "host_mesh": self._host_mesh})[0]
+        known = {"proc_mesh": reference, "host_mesh": self._host_mesh, "creator": owner.as_creator()}
+        info = pickling.dumps(known)[0]
         meta = {
             "actor": core.actor,
             "name": core.name,
@@ -195,6 +196,7 @@ class ProcMesh(MeshTrait):
             "sizes": sizes,
             "owner": list(owner.address),
             "owner_label": owner.label,
+            "only_if_sound": peer_semantics.strict(),
         }
         for rank, proc in enumerate(core.procs):
             meta["rank"] = rank

@@ -44,7 +44,7 @@ class Process:
         self._control: Channel | None = None
         self._root: Instance | None = None
         if is_client:
-            self._root = Instance(runtime, (*self.self_proc, _runtime.ROOT_ACTOR), {})
+            self._root = Instance(runtime, (*self.self_proc, _runtime.ROOT_ACTOR), {"name": "root"})
             self._root_context = Context(self._root)
 
     def default_context(self) -> Context:
@@ -198,11 +198,13 @@ def _watch_root(client: Process) -> None:
         if message is None:
             return
         if message.kind == _runtime.ACTOR_FAILED and _process is client:
-            _root_failure(message)
+            _root_failure(client, message)
 
 
-def _root_failure(message: Message) -> None:
+def _root_failure(client: Process, message: Message) -> None:
     from monarch._actor.failure import FailureEvent, MeshFailure
     from monarch._actor.fault_hook import run_fault_hook
 
-    run_fault_hook(MeshFailure(FailureEvent(message.event)))
+    event = FailureEvent(message.event)
+    if client.default_context().actor_instance.is_news(event):
+        run_fault_hook(MeshFailure(event))

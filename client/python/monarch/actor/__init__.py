@@ -17,11 +17,12 @@ from monarch._actor.context import (
 )
 from monarch._actor.controller import get_or_spawn_controller
 from monarch._actor.endpoint import Accumulator, Endpoint, NotAnEndpoint, as_endpoint, endpoint, send
-from monarch._actor.errors import ActorError, SpawnError, SupervisionError
+from monarch._actor.errors import ActorError, ResourceExhausted, SpawnError, SupervisionError
 from monarch._actor.failure import FailureEvent, MeshFailure
 from monarch._actor.fault_hook import unhandled_fault_hook
 from monarch._actor.future import Future
 from monarch._actor.host_mesh import HostMesh, this_host, this_proc
+from monarch._actor.identity import ProcId, Uid
 from monarch._actor.launch_spec import BootstrapCommand, default_bootstrap_cmd
 from monarch._actor.port import Channel, Port, PortReceiver
 from monarch._actor.proc_mesh import ProcMesh
@@ -64,12 +65,15 @@ __all__ = [
     "Point",
     "Port",
     "PortReceiver",
+    "ProcId",
     "ProcMesh",
     "Region",
+    "ResourceExhausted",
     "Shape",
     "Slice",
     "SpawnError",
     "SupervisionError",
+    "Uid",
     "ValueMesh",
     "as_endpoint",
     "concurrent_endpoint",
