@@ -20,7 +20,9 @@ class Channel:
     """
 
     def __init__(self, open_fd: Callable[[], int]) -> None: ...
-    # one spec dict, or one for each rank: argv, env, cwd (bytes), umask, limits [(resource, soft, hard)], cpus, boot
+    # one spec dict, or one for each rank: argv, env, cwd (bytes; empty: the daemon's), umask,
+    # limits [(resource, soft, hard)], cpus, boot, inherit_env (optional: the daemon's environment, env on top).
+    # hosts: a host id for each rank; none: the daemon's own. Whole or not at all over all hosts.
     def spawn_procs(
         self,
         mesh: str,
@@ -29,10 +31,16 @@ class Channel:
         specs: Sequence[dict[str, Any]],
         owner: Address,
         phase_timeout_ms: int,
+        hosts: Sequence[bytes] = (),
     ) -> list[tuple[Proc, int]]: ...  # (address, pid) in rank order
     def stop_procs(
         self, procs: Sequence[Proc], grace_ms: int, kill_after_ms: int, reason: str
     ) -> list[dict[str, Any]]: ...
     def signal_procs(self, procs: Sequence[Proc], signal: int) -> None: ...
     def list_procs(self) -> list[dict[str, Any]]: ...
+    # {"host": 16 bytes, "host_name": str, "address": str}; idempotent. ControlError UNAVAILABLE, naming the address:
+    # nobody answers there in time.
+    def attach_host(self, address: str, timeout_ms: int) -> dict[str, Any]: ...
+    # stops the session's processes there by the ladder, then ends that host's daemon; 0: the daemon's defaults
+    def shutdown_host(self, host: bytes, grace_ms: int, kill_after_ms: int) -> None: ...
     def close(self) -> None: ...

@@ -11,7 +11,6 @@ from monarch._actor.shape import Extent, Point
 if TYPE_CHECKING:
     from monarch._actor.actor_runner import ActorRunner
     from monarch._actor.failure import FailureEvent
-    from monarch._actor.host_mesh import HostMesh
     from monarch._actor.owned import Owned
     from monarch._actor.proc_mesh import ProcMesh
     from monarch._runtime import Address, Runtime
@@ -43,7 +42,7 @@ class Instance:
         self.mocks: dict[Any, Any] = {}  # that were in force where it was spawned
         self._failed: set[tuple[Any, ...]] = set()  # of what it owns: whose failure it was told
         self._proc_mesh: ProcMesh | None = info.get("proc_mesh")
-        self.host_mesh: HostMesh | None = info.get("host_mesh")
+        self._proc: ProcMesh | None = None
         owner_label: str = info.get("owner_label", "")
         coordinates = repr(self.rank) if len(extent) else ""
         self.label = (
@@ -61,9 +60,11 @@ class Instance:
     @property
     def proc(self) -> ProcMesh:
         """The process that runs this actor, as a mesh of one."""
-        from monarch._actor.proc_mesh import own_proc_mesh
+        if self._proc is None:
+            from monarch._actor.host_mesh import proc_mesh_of
 
-        return own_proc_mesh(self)
+            self._proc = proc_mesh_of(self, self._proc_mesh)
+        return self._proc
 
     @property
     def proc_mesh(self) -> ProcMesh:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
+import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from monarch._actor.actor import Actor
 from monarch._actor.context import Instance, context
-from monarch._actor.endpoint import endpoint, is_coroutine_function
 from monarch._actor.errors import SpawnError
 from monarch._actor.failure import FailureEvent
 from monarch._actor.future import Future
+from monarch._actor.host_mesh_core import HostMeshCore
 from monarch._actor.launch_spec import (
     BootstrapCommand,
     default_bootstrap_cmd,
@@ -18,27 +20,30 @@ from monarch._actor.launch_spec import (
     make_spec,
     phase_timeout_ms,
 )
-from monarch._actor.mesh_trait import MeshTrait
-from monarch._actor.proc_mesh import ProcMesh, ProcMeshCore, start_in_background
+from monarch._actor.mesh_trait import MeshTrait, point_shape
+from monarch._actor.proc_mesh import ProcMesh, ProcMeshCore, SpawnCallbacks, start_in_background
 from monarch._actor.process import process
 from monarch._actor.readiness import Readiness
-from monarch._actor.shape import Extent, Point, Region, Shape, Slice
+from monarch._actor.setup_actor import SetupActor, set_up
+from monarch._actor.shape import Point, Region, Shape, Slice
 
 if TYPE_CHECKING:
-    from monarch._actor.actor_mesh import ActorMesh
-
-_A_REFERENCE = "cannot {} `HostMesh` that is a reference instead of owned"
+    from monarch._actor.setup_actor import Setup
 
 
 class HostMesh(MeshTrait):
-    """Hosts. `this_host()` gives the one this program runs on."""
+    """Hosts. `this_host()` gives the one this code runs on, `attach_to_workers` those at addresses.
+
+    Slices and unpickled meshes are references: they can spawn, but neither stop nor shut down.
+    """
 
     stream_logs = False
     is_fake_in_process = False
 
-    def __init__(self, shape: Shape, python_executable: str | None = None) -> None:
+    def __init__(self, core: HostMeshCore, shape: Shape, *, owned: bool = False) -> None:
+        self._core = core
         self._shape = shape
-        self._python_executable = python_executable
+        self._owned = owned
 
     @property
     def _ndslice(self) -> Slice:
@@ -46,10 +51,17 @@ class HostMesh(MeshTrait):
 
     @property
     def _labels(self) -> Sequence[str]:
-        return self._shape.labels
+        return tuple(self._shape.labels)
 
     def _new_with_shape(self, shape: Shape) -> HostMesh:
-        return self if shape == self._shape else HostMesh(shape, self._python_executable)
+        return self if shape == self._shape else HostMesh(self._core, shape)
+
+    def _at(self, index: int) -> HostMesh:
+        return self._new_with_shape(point_shape(self._ndslice, index))
+
+    def _hosts(self) -> list[bytes]:
+        """The ids of the hosts, in row-major order; the mesh is ready."""
+        return [self._core.hosts[rank] for rank in self._ndslice]
 
     @property
     def region(self) -> Region:
@@ -57,11 +69,24 @@ class HostMesh(MeshTrait):
 
     @property
     def initialized(self) -> Future[bool]:
-        return Future._from_value(True)
+        """Done when all hosts are attached."""
+
+        def wait() -> bool:
+            self._core.readiness.wait()
+            return True
+
+        return Future._from_function(wait)
 
     def with_python_executable(self, path: str) -> HostMesh:
-        """The same hosts, whose processes run another interpreter."""
-        return HostMesh(self._shape, path)
+        """The same hosts, whose processes run another interpreter, and so do the processes that those spawn.
+
+        An owned mesh is itself changed, too.
+        """
+        if self._owned:
+            self._core.python_executable = path
+            return HostMesh(self._core, self._shape, owned=True)
+        self._core.readiness.wait()
+        return HostMesh(HostMeshCore(self._core.hosts, Readiness.done(), path), self._shape)
 
     def spawn_procs(
         self,
@@ -73,6 +98,9 @@ class HostMesh(MeshTrait):
     ) -> ProcMesh:
         """Starts processes on each host and returns their mesh, at once; the start goes on in the background.
 
+        On the caller's own host they have the caller's environment, directory and limits; on others, those of the
+        host's worker loop.
+
         Args:
             per_host: dimensions of the processes of one host, such as {"gpus": 8}.
             bootstrap: a function, sync or async, that runs in each process before any actor is made there.
@@ -80,7 +108,26 @@ class HostMesh(MeshTrait):
             proc_bind: processors and memory for each process of a host.
             bootstrap_command: the program to start, for all or for each place.
         """
-        per_host = dict(per_host or {})
+        self._core.check_open()
+        shape = self._shape_of_procs(per_host or {})
+        procs_per_host = len(shape) // len(self)
+        if proc_bind is not None and len(proc_bind) != procs_per_host:
+            raise ValueError(
+                f"proc_bind length ({len(proc_bind)}) must equal procs_per_host ({procs_per_host})"
+            )
+        owner = context().actor_instance
+        functions = SetupActor.functions(bootstrap)
+        specs = self._specs(shape, procs_per_host, proc_bind, bootstrap_command)
+        core = ProcMeshCore(_unique_name(name or "anon"), Readiness(), [], owner, procs_per_host)
+        self._core.add_spawned(core)
+        owner.owned.append(core)
+        mesh = ProcMesh(core, shape, self, whole=True)
+        phase_ms = phase_timeout_ms()
+        start_in_background(lambda: _spawn(owner, mesh, specs, phase_ms, functions))
+        SpawnCallbacks.tell(mesh)
+        return mesh
+
+    def _shape_of_procs(self, per_host: dict[str, int]) -> Shape:
         twice = [label for label in per_host if label in self._shape.labels]
         if twice:
             raise ValueError(
@@ -89,146 +136,137 @@ class HostMesh(MeshTrait):
         for label, size in per_host.items():
             if not isinstance(label, str) or isinstance(size, bool) or int(size) != size or size < 1:
                 raise ValueError(f"per_host maps names to sizes of at least 1, not {label!r} to {size!r}")
-        host_extent = self._shape.extent
-        shape = Shape.row_major(
-            {**dict(host_extent), **{label: int(size) for label, size in per_host.items()}}
+        return Shape.row_major(
+            {**dict(self._shape.extent), **{label: int(size) for label, size in per_host.items()}}
         )
-        procs_per_host = len(shape) // len(self)
-        if proc_bind is not None and len(proc_bind) != procs_per_host:
-            raise ValueError(
-                f"proc_bind length ({len(proc_bind)}) must equal procs_per_host ({procs_per_host})"
-            )
-        owner = context().actor_instance
-        core = ProcMeshCore(_normalised(name or "anon"), Readiness(), [], owner)
-        specs = self._specs(shape, proc_bind, bootstrap_command)
-        owner.owned.append(core)
-        mesh = ProcMesh(core, shape, self, whole=True)
-        first = None if bootstrap is None else _Bootstrap(mesh, bootstrap)
-        phase_ms = phase_timeout_ms()
-        start_in_background(lambda: _spawn(owner, core, shape, specs, phase_ms, first))
-        return mesh
+
+    def _is_far(self, rank: int) -> bool:
+        """Whether that host is another than this process's own. Those that are still being attached are."""
+        hosts = self._core.hosts
+        return not hosts or hosts[rank] != process().self_proc[0]
 
     def _specs(
         self,
         shape: Shape,
+        procs_per_host: int,
         proc_bind: list[dict[str, str]] | None,
         command: BootstrapCommand | Callable[[Point], BootstrapCommand] | None,
     ) -> list[dict[str, Any]]:
         """One specification for all ranks where they are alike, else one for each."""
-        own = self._python_executable is None and command is None
-        boot = make_boot(process().root_proc, own_interpreter=own)
-        default = default_bootstrap_cmd(self._python_executable)
-        if proc_bind is None and (command is None or isinstance(command, BootstrapCommand)):
-            return [make_spec(command or default, boot)]
-        extent: Extent = shape.extent
+        executable = self._core.python_executable
+        default = default_bootstrap_cmd(executable)
+        far = [self._is_far(rank) for rank in self._ndslice]
+        boots = {
+            is_far: make_boot(
+                process().root_proc, own_interpreter=executable is None and command is None and not is_far
+            )
+            for is_far in set(far)
+        }
+        if proc_bind is None and len(boots) == 1 and not callable(command):
+            return [make_spec(command or default, boots[far[0]], far=far[0])]
         specs = []
         for rank in range(len(shape)):
-            chosen = command(Point(rank, extent)) if callable(command) else command
-            bind = None if proc_bind is None else proc_bind[rank % len(proc_bind)]
-            specs.append(make_spec(chosen or default, boot, bind))
+            chosen = command(Point(rank, shape.extent)) if callable(command) else command
+            bind = None if proc_bind is None else proc_bind[rank % procs_per_host]
+            is_far = far[rank // procs_per_host]
+            specs.append(make_spec(chosen or default, boots[is_far], bind, far=is_far))
         return specs
 
     def shutdown(self) -> Future[None]:
-        """Ends the hosts' workers; only for hosts that were attached to."""
-
-        def refuse() -> None:
-            raise RuntimeError(_A_REFERENCE.format("shutdown").replace("shutdown", "shut down"))
-
-        return Future._from_function(refuse)
+        """Ends all processes on the hosts, and the hosts' worker loops: nobody can attach to them again."""
+        if not self._owned:
+            return _refuse("cannot shut down `HostMesh` that is a reference instead of owned")
+        return Future._from_function(self._core.shutdown)
 
     def stop(self) -> Future[None]:
-        """Ends the processes spawned through this object; only for hosts that were attached to."""
+        """Ends the processes spawned through this mesh; the hosts can be attached to again."""
+        if not self._owned:
+            return _refuse("cannot stop `HostMesh` that is a reference instead of owned")
 
-        def refuse() -> None:
-            raise RuntimeError(_A_REFERENCE.format("stop"))
+        def stop() -> None:
+            self._core.check_open()
+            self._core.stop_procs("the host mesh was stopped")
 
-        return Future._from_function(refuse)
+        return Future._from_function(stop)
+
+    async def sync_workspace(self, workspace: Any, conda: bool = False, auto_reload: bool = False) -> None:
+        raise NotImplementedError(
+            "copying a workspace to the hosts is not supported yet; use a file system that all hosts share"
+        )
 
     async def __aenter__(self) -> HostMesh:
+        self._core.check_open()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        await self.shutdown()
+        if not self._core.is_shut_down:
+            await self.shutdown()
+
+    @cached_property
+    def _hy_host_mesh(self) -> Any:
+        from monarch._compat.mesh_handle import MeshHandle
+
+        return MeshHandle(self)
+
+    @property
+    def _inner_host_mesh(self) -> Any:
+        return None if self._core.is_shut_down else self._hy_host_mesh
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, HostMesh):
             return NotImplemented
-        return self._shape == other._shape and self._python_executable == other._python_executable
+        if self._shape != other._shape or self._core.python_executable != other._core.python_executable:
+            return False
+        if self._core is other._core:
+            return True
+        both_ready = self._core.readiness.ready and other._core.readiness.ready
+        return both_ready and self._hosts() == other._hosts()
 
     def __hash__(self) -> int:
-        return hash((self._shape, self._python_executable))
+        return hash(self._shape)
 
     def __repr__(self) -> str:
         return f"HostMesh(shape={self._shape})"
 
     def __reduce__(self) -> Any:
-        return (HostMesh, (self._shape, self._python_executable))
+        self._core.readiness.wait_to_refer()
+        return (_rebuild, (self._core.hosts, self._shape, self._core.python_executable))
 
 
-class _SetupActor(Actor):
-    """Runs the bootstrap function of `spawn_procs`."""
-
-    @endpoint
-    async def run(self, function: Callable[[], Any]) -> None:
-        try:
-            if is_coroutine_function(function):
-                await function()
-            else:
-                function()
-        except Exception:
-            raise
-        except BaseException as error:
-            # It is the mesh that fails, and not the program, as the end of an actor would mean.
-            raise RuntimeError(f"the bootstrap function ended with {error!r}") from error
+def _rebuild(hosts: list[bytes], shape: Shape, python_executable: str | None) -> HostMesh:
+    return HostMesh(HostMeshCore(hosts, Readiness.of_reference(), python_executable), shape)
 
 
-class _Bootstrap:
-    """A bootstrap function, pickled by the caller, and run before anything else on its processes."""
+def _refuse(text: str) -> Future[None]:
+    def refuse() -> NoReturn:
+        raise RuntimeError(text)
 
-    def __init__(self, mesh: ProcMesh, function: Callable[[], Any]) -> None:
-        from monarch._actor import pickling
-
-        pickling.dumps(function)  # What cannot be sent raises here, in the caller.
-        self._mesh = mesh
-        self._function = function
-
-    def run(self, owner: Instance, core: ProcMeshCore) -> None:
-        from monarch._actor import pickling
-
-        ready = ProcMeshCore(core.name, Readiness.done(), core.procs, None)
-        procs = ProcMesh(ready, self._mesh._shape, self._mesh._host_mesh)
-        setup: ActorMesh[Any] = procs._spawn(
-            owner, "setup", _SetupActor, pickling.dumps((_SetupActor, (), {}))
-        )
-        setup.run.call(self._function).get()
-        setup._core.stop("bootstrap is done")
+    return Future._from_function(refuse)
 
 
 def _spawn(
-    owner: Instance,
-    core: ProcMeshCore,
-    shape: Shape,
-    specs: list[dict[str, Any]],
-    phase_ms: int,
-    first: _Bootstrap | None,
+    owner: Instance, mesh: ProcMesh, specs: list[dict[str, Any]], phase_ms: int, functions: list[Setup]
 ) -> None:
+    core, shape, host_mesh = mesh._core, mesh._shape, mesh._host_mesh
     try:
+        host_mesh._core.readiness.wait()
         here = process()
         if here.is_client:
             from monarch._actor.controller import start_controllers
 
             start_controllers(here)
-        control = here.control()
-        spawned = control.spawn_procs(
-            core.name, shape.labels, shape.ndslice.sizes, specs, owner.address, phase_ms
+        hosts = [host for host in host_mesh._hosts() for _ in range(core.per_host)]
+        elsewhere = {} if set(hosts) == {here.self_proc[0]} else {"hosts": hosts}
+        spawned = here.control().spawn_procs(
+            core.name, shape.labels, shape.ndslice.sizes, specs, owner.address, phase_ms, **elsewhere
         )
         core.procs += [address for address, _ in spawned]
         core.pids = [pid for _, pid in spawned]
         owner.runtime.add_owned_mesh(
             owner.actor, core.name, "", 0, core.procs, shape.labels, shape.ndslice.sizes
         )
-        if first is not None:
-            first.run(owner, core)
+        if functions:
+            set_up(owner, mesh, functions)
     except Exception as error:
         if core in owner.owned:
             owner.owned.remove(core)
@@ -253,20 +291,43 @@ def _spawn_error(error: Exception) -> Exception:
     return SpawnError("\n".join(lines), None, event, failures, getattr(error, "limit", ""))
 
 
-def _normalised(name: str) -> str:
-    kept = "".join(c for c in name.lower() if c.isalnum() or c in "_-")
-    return kept or "anon"
+_names_lock = threading.Lock()
+_names: dict[str, int] = {}
 
 
-def local_host_mesh() -> HostMesh:
-    return HostMesh(Shape.unity())
+def _unique_name(name: str) -> str:
+    """In lower case, without what is neither letter nor digit nor "-" nor "_", and told from earlier ones."""
+    kept = "".join(c for c in name.lower() if c.isalnum() or c in "_-") or "anon"
+    with _names_lock:
+        count = _names[kept] = _names.get(kept, 0) + 1
+    return kept if count == 1 else f"{kept}-{count}"
+
+
+def proc_mesh_of(instance: Instance, spawned_on: ProcMesh | None) -> ProcMesh:
+    """The process that runs `instance`, as a mesh of one."""
+    if spawned_on is not None:
+        return spawned_on._at(instance.rank.rank)
+    # The client, and what runs in it without having been spawned on a mesh.
+    hosts = HostMeshCore([instance.runtime.self_proc[0]], Readiness.done())
+    core = ProcMeshCore("this_proc", Readiness.done(), [instance.runtime.self_proc], None)
+    return ProcMesh(core, Shape.unity(), HostMesh(hosts, Shape.unity()))
 
 
 def this_host() -> HostMesh:
     """The host this code runs on, as a mesh of one without dimensions."""
-    return context().actor_instance.host_mesh or local_host_mesh()
+    return this_proc().host_mesh
 
 
 def this_proc() -> ProcMesh:
-    """The process this code runs in, as a mesh of one."""
+    """The process this code runs in, as a mesh of one; actors spawned on it live in this process."""
     return context().actor_instance.proc
+
+
+def hosts_from_config(name: str) -> HostMesh:
+    """Two hosts, started on this machine and attached to; they end with this program. `name` is for people."""
+    from monarch.job import ProcessJob
+
+    job = ProcessJob({"hosts": 2})
+    hosts: HostMesh = job.state(cached_path=None).hosts
+    atexit.register(job.kill)
+    return hosts

@@ -89,16 +89,12 @@ def _cpus(text: str) -> list[int]:
     return out
 
 
-def _environment(extra: dict[str, str]) -> list[bytes]:
-    env = dict(os.environb)
-    env.update({os.fsencode(key): os.fsencode(value) for key, value in extra.items()})
-    return [key + b"=" + value for key, value in env.items()]
-
-
-def make_spec(command: BootstrapCommand, boot: bytes, bind: dict[str, str] | None = None) -> dict[str, Any]:
-    """One process' specification for the control plane."""
+def make_spec(
+    command: BootstrapCommand, boot: bytes, bind: dict[str, str] | None = None, *, far: bool = False
+) -> dict[str, Any]:
+    """One process' specification for the control plane. `far`: on another host, whose daemon's surroundings it gets."""
     argv = [command.program, *command.args]
-    cpus = sorted(os.sched_getaffinity(0))
+    cpus = [] if far else sorted(os.sched_getaffinity(0))
     numa = []
     for key, value in (bind or {}).items():
         if key == "cpus":
@@ -109,14 +105,17 @@ def make_spec(command: BootstrapCommand, boot: bytes, bind: dict[str, str] | Non
             raise ValueError(f"proc_bind has cpunodebind, membind, physcpubind and cpus, not {key!r}")
     if numa:
         argv = ["numactl", *numa, "--", *argv]
+    added = {os.fsencode(key): os.fsencode(value) for key, value in command.env.items()}
+    env = added if far else {**os.environb, **added}
     return {
         "argv": [os.fsencode(arg) for arg in argv],
-        "env": _environment(command.env),
-        "cwd": os.getcwdb(),
+        "env": [key + b"=" + value for key, value in env.items()],
+        "cwd": b"" if far else os.getcwdb(),
         "umask": _umask(),
-        "limits": _limits(),
+        "limits": [] if far else _limits(),
         "cpus": cpus,
         "boot": boot,
+        "inherit_env": far,
     }
 
 

@@ -29,6 +29,11 @@ def _split_sizes(label: str, size: int, parts: Sequence[str], given: dict[str, i
     return [size // known if part_size is None else part_size for part_size in sizes]
 
 
+def point_shape(ndslice: Slice, index: int) -> Shape:
+    """The shape of one member of a mesh, without dimensions; by its place in row-major order."""
+    return Shape([], Slice(offset=ndslice[index], sizes=[], strides=[]))
+
+
 class MeshTrait(ABC):
     """Slicing and reshaping. A class brings `_ndslice`, `_labels` and `_new_with_shape`."""
 

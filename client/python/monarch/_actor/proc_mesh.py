@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextvars
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from monarch import _runtime
@@ -14,10 +16,11 @@ from monarch._actor.actor import Actor, check_class
 from monarch._actor.actor_mesh import _RESERVED, ActorMesh, ActorMeshCore, class_name
 from monarch._actor.context import Instance, context
 from monarch._actor.endpoint import signature_of
+from monarch._actor.errors import ActorError
 from monarch._actor.future import Future
-from monarch._actor.mesh_trait import MeshTrait
+from monarch._actor.mesh_trait import MeshTrait, point_shape
 from monarch._actor.readiness import Readiness
-from monarch._actor.shape import Shape, Slice
+from monarch._actor.shape import Region, Shape, Slice
 from monarch._config.layers import layers
 
 if TYPE_CHECKING:
@@ -36,10 +39,13 @@ class ProcMeshCore:
 
     is_procs = True
 
-    def __init__(self, name: str, readiness: Readiness, procs: list[Proc], owner: Instance | None) -> None:
+    def __init__(
+        self, name: str, readiness: Readiness, procs: list[Proc], owner: Instance | None, per_host: int = 1
+    ) -> None:
         self.name = name
         self.readiness = readiness
-        self.procs = procs  # in rank order, once ready
+        self.procs = procs  # in rank order, host by host, once ready
+        self.per_host = per_host
         self.pids: list[int] = []
         self.owner = owner  # None: a reference
         self.stopped = False
@@ -73,10 +79,14 @@ class ProcMeshCore:
         grace_ms = max(1, int(layers.seconds("process_exit_timeout") * 1000))
         process().control().stop_procs(self.procs, grace_ms, _KILL_AFTER_MS, reason)
 
-    def stop(self, reason: str) -> None:
+    def leave_and_stop(self, reason: str) -> Stopping:
+        """As begin_stop, for who stops the mesh before its owner ends."""
         if self.owner is not None and self in self.owner.owned:
             self.owner.owned.remove(self)
-        self.begin_stop(reason)(time.monotonic())
+        return self.begin_stop(reason)
+
+    def stop(self, reason: str) -> None:
+        self.leave_and_stop(reason)(time.monotonic())
 
 
 class ProcMesh(MeshTrait):
@@ -103,8 +113,28 @@ class ProcMesh(MeshTrait):
     def host_mesh(self) -> HostMesh:
         """The host of a mesh of one process."""
         if len(self) != 1:
-            raise NotImplementedError("host_mesh is there only for a mesh of one process")
-        return self._host_mesh
+            raise NotImplementedError(
+                f"host_mesh is there only for a mesh of one process, and this one has {len(self)}: slice it first"
+            )
+        return self._host_mesh._at(self._ndslice.offset // self._core.per_host)
+
+    def _at(self, index: int) -> ProcMesh:
+        """The process at a place in row-major order, as a mesh without dimensions."""
+        return self._new_with_shape(point_shape(self._ndslice, index))
+
+    @cached_property
+    def _proc_mesh(self) -> Any:
+        from monarch._compat.mesh_handle import MeshHandle
+
+        return MeshHandle(self)
+
+    @property
+    def region(self) -> Region:
+        return self._shape.region
+
+    @property
+    def _stopped(self) -> bool:
+        return self._core.stopped
 
     @property
     def initialized(self) -> Future[bool]:
@@ -168,6 +198,8 @@ class ProcMesh(MeshTrait):
             text = f"error spawning actor mesh: {error}"
             for rank in range(count):
                 owner.runtime.fail_call(created, rank, {"kind": "start_failed", "mesh": name, "reason": text})
+            if isinstance(error, ActorError):  # The bootstrap function's.
+                core.created = Future._from_error(error)
             core.readiness.set_error(type(error)(text) if type(error) is RuntimeError else error)
 
         if base.stopped:
@@ -184,9 +216,8 @@ class ProcMesh(MeshTrait):
         cls = class_name(core.cls)
         runtime.add_owned_mesh(owner.actor, core.name, cls, core.actor, core.procs, labels, sizes)
         # A reference, and not this mesh: it is still on its way to ready.
-        reference = _rebuild(self._core.name, self._core.procs, self._shape, self._host_mesh)
-        known = {"proc_mesh": reference, "host_mesh": self._host_mesh, "creator": owner.as_creator()}
-        info = pickling.dumps(known)[0]
+        reference = _rebuild(*self._reference())
+        info = pickling.dumps({"proc_mesh": reference, "creator": owner.as_creator()})[0]
         meta = {
             "actor": core.actor,
             "name": core.name,
@@ -218,6 +249,19 @@ class ProcMesh(MeshTrait):
         core = self._core
         return Future._from_function(lambda: core.stop(reason))
 
+    def to_table(self) -> str:
+        """The layout, for people: the rank at each place, a line for each row of the last dimension."""
+        labels, sizes = self._shape.labels, self._ndslice.sizes
+        width = sizes[-1] if sizes else 1
+        ranks = list(self._ndslice)
+        lines = [f"{self._core.name}: {dict(zip(labels, sizes, strict=True))}"]
+        for row in range(0, len(ranks), width):
+            lines.append("  ".join(str(rank) for rank in ranks[row : row + width]))
+        return "\n".join(lines)
+
+    async def sync_workspace(self, *args: Any, **kwargs: Any) -> None:
+        raise NotImplementedError("a workspace is synchronised over hosts: HostMesh.sync_workspace")
+
     async def __aenter__(self) -> ProcMesh:
         if self._core.stopped:
             raise RuntimeError("`ProcMesh` has already been stopped")
@@ -232,19 +276,43 @@ class ProcMesh(MeshTrait):
 
     def __reduce__(self) -> Any:
         self._core.readiness.wait_to_refer()
-        return (_rebuild, (self._core.name, self._core.procs, self._shape, self._host_mesh))
+        return (_rebuild, self._reference())
+
+    def _reference(self) -> tuple[str, list[Proc], int, Shape, HostMesh]:
+        core = self._core
+        return (core.name, core.procs, core.per_host, self._shape, self._host_mesh)
 
 
-def _rebuild(name: str, procs: list[Proc], shape: Shape, host_mesh: HostMesh) -> ProcMesh:
-    return ProcMesh(ProcMeshCore(name, Readiness.of_reference(), procs, None), shape, host_mesh)
+def _rebuild(name: str, procs: list[Proc], per_host: int, shape: Shape, host_mesh: HostMesh) -> ProcMesh:
+    return ProcMesh(ProcMeshCore(name, Readiness.of_reference(), procs, None, per_host), shape, host_mesh)
 
 
-def own_proc_mesh(instance: Instance) -> ProcMesh:
-    """The process that runs `instance`, as a mesh of one."""
-    from monarch._actor.host_mesh import local_host_mesh
+class SpawnCallbacks:
+    """Functions that are called with each new ProcMesh, in the process and on the thread that spawns it."""
 
-    core = ProcMeshCore("this_proc", Readiness.done(), [instance.runtime.self_proc], None)
-    return ProcMesh(core, Shape.unity(), instance.host_mesh or local_host_mesh())
+    _all: list[Callable[[ProcMesh], None]] = []
+    _meshes: weakref.WeakSet[ProcMesh] = weakref.WeakSet()
+
+    @classmethod
+    def tell(cls, mesh: ProcMesh) -> None:
+        cls._meshes.add(mesh)
+        for callback in list(cls._all):
+            callback(mesh)
+
+
+def register_proc_mesh_spawn_callback(callback: Callable[[ProcMesh], None]) -> None:
+    """From now on `callback` is called with each mesh that `spawn_procs` returns in this process."""
+    SpawnCallbacks._all.append(callback)
+
+
+def unregister_proc_mesh_spawn_callback(callback: Callable[[ProcMesh], None]) -> None:
+    """Takes back a registration. ValueError if there is none."""
+    SpawnCallbacks._all.remove(callback)
+
+
+def get_active_proc_meshes() -> list[ProcMesh]:
+    """The meshes that were spawned in this process, still exist, and are not stopped."""
+    return [mesh for mesh in SpawnCallbacks._meshes if not mesh._stopped]
 
 
 def start_in_background(work: Callable[[], None]) -> None:

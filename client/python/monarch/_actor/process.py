@@ -69,6 +69,7 @@ class Process:
 _process: Process | None = None
 _lock = threading.Lock()
 _ended: str | None = None
+_gateway: str | None = None  # the address of a host that the client joins when it starts
 
 
 def process() -> Process:
@@ -82,6 +83,22 @@ def process() -> Process:
         if _ended is not None:
             raise RuntimeError(_ended)
         return _start_client()
+
+
+def exists() -> bool:
+    """Whether this process is a worker, or its client has been started."""
+    return _process is not None
+
+
+def set_gateway(address: str) -> None:
+    """The client joins the host there when it starts, which must be still to come."""
+    global _gateway
+    with _lock:
+        if _process is not None:
+            raise RuntimeError(
+                "client already bootstrapped: call attach() before context(), this_host(), this_proc() and all else"
+            )
+        _gateway = address
 
 
 def set_worker(runtime: _runtime.Runtime, boot: dict[str, Any]) -> Process:
@@ -110,6 +127,13 @@ def _start_client() -> Process:
     )
     layers.warn_of_idle()
     started = Process(runtime, is_client=True, boot={})
+    if _gateway is not None:
+        try:
+            timeout_ms = max(1, int(layers.seconds("mesh_attach_config_timeout") * 1000))
+            started.control().attach_host(_gateway, timeout_ms)
+        except BaseException:
+            runtime.goodbye(_GOODBYE_S)
+            raise
     _process = started
     client_context._val = started.default_context()
     atexit.register(shutdown)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from monarch._actor import log_prefix as _log_prefix  # noqa: F401
 from monarch._actor.actor import Actor
 from monarch._actor.actor_mesh import ActorMesh
+from monarch._actor.attach import attach, attach_to_workers
 from monarch._actor.concurrent import concurrent_endpoint
 from monarch._actor.context import (
     Context,
@@ -21,7 +22,7 @@ from monarch._actor.errors import ActorError, ResourceExhausted, SpawnError, Sup
 from monarch._actor.failure import FailureEvent, MeshFailure
 from monarch._actor.fault_hook import unhandled_fault_hook
 from monarch._actor.future import Future
-from monarch._actor.host_mesh import HostMesh, this_host, this_proc
+from monarch._actor.host_mesh import HostMesh, hosts_from_config, this_host, this_proc
 from monarch._actor.identity import ProcId, Uid
 from monarch._actor.launch_spec import BootstrapCommand, default_bootstrap_cmd
 from monarch._actor.port import Channel, Port, PortReceiver
@@ -29,7 +30,9 @@ from monarch._actor.proc_mesh import ProcMesh
 from monarch._actor.session import shutdown_context
 from monarch._actor.shape import Extent, Point, Region, Shape, Slice
 from monarch._actor.shape import Slice as NDSlice
+from monarch._actor.transport import enable_transport
 from monarch._actor.value_mesh import ValueMesh
+from monarch._actor.worker_loop import run_worker_loop_forever
 from monarch._config.transport import ChannelTransport
 from monarch._telemetry import get_meter, span, traced
 from monarch.actor import config
@@ -76,6 +79,8 @@ __all__ = [
     "Uid",
     "ValueMesh",
     "as_endpoint",
+    "attach",
+    "attach_to_workers",
     "concurrent_endpoint",
     "config",
     "context",
@@ -84,9 +89,12 @@ __all__ = [
     "current_size",
     "debug_controller",
     "default_bootstrap_cmd",
+    "enable_transport",
     "endpoint",
     "get_meter",
     "get_or_spawn_controller",
+    "hosts_from_config",
+    "run_worker_loop_forever",
     "send",
     "shutdown_context",
     "span",
