@@ -212,6 +212,7 @@ class Endpoint(Generic[P, R]):
     def stream(self, *args: P.args, **kwargs: P.kwargs) -> Iterator[Future[R]]:
         """Calls every member; gives as many futures, done in the order in which answers arrive."""
         receiver = self._send(args, kwargs, None, self._size)
+        receiver.single = False
 
         def futures() -> Generator[Future[R], None, None]:
             for _ in range(self._size):

@@ -53,6 +53,10 @@ class ActorError(_CallError, Exception):
         return (type(self), self.args, self._state())
 
 
+class CallCancelledError(RuntimeError):
+    """The result was given up by `Future.cancel()`."""
+
+
 class SupervisionError(_CallError, RuntimeError):
     """What was called is dead or stopped: an actor, its process, or its host.
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Generator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from monarch._actor.errors import CallCancelledError
 from monarch._actor.receiver import Receiver
 
 if TYPE_CHECKING:
@@ -187,6 +188,20 @@ class Future(Generic[R]):
             future.set_exception(self._result)
             # Taken for looked at: whoever awaits it gets it, and a dropped observer is no error.
             future.exception()
+
+    def cancel(self) -> bool:
+        """Gives the result up: whoever waits for it, or asks later, gets CallCancelledError at once.
+
+        Returns whether the future is cancelled: False if it was done before. The endpoint is not interrupted. Futures
+        of a stream or a channel are given up one by one; a thread that blocks in one of those returns with the next
+        message. Thread-safe, may be repeated.
+        """
+        receiver = self._receiver
+        self._set(_ERROR, CallCancelledError("the result was given up by cancel()"))
+        cancelled = self._state == _ERROR and isinstance(self._result, CallCancelledError)
+        if cancelled and receiver is not None and receiver.single:
+            receiver.close()
+        return cancelled
 
     def is_done(self) -> bool:
         return self._state != _PENDING

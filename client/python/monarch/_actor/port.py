@@ -141,7 +141,9 @@ def _open(once: bool) -> tuple[Port[Any], Receiver]:
     inbox = instance.runtime.open_port(instance.actor)
     port: Port[Any] = Port(instance.address, inbox.id, once=once)
     port._inbox = inbox
-    return port, Receiver(instance.runtime, inbox)
+    receiver = Receiver(instance.runtime, inbox)
+    receiver.single = False
+    return port, receiver
 
 
 class Channel(Generic[R]):

@@ -94,11 +94,12 @@ class Receiver:
     two; so the thread hands over to the waiting loops when it is through.
     """
 
-    __slots__ = ("_armed_at", "_bridge", "_cookie", "_lock", "_waiters", "inbox", "runtime")
+    __slots__ = ("_armed_at", "_bridge", "_cookie", "_lock", "_waiters", "inbox", "runtime", "single")
 
     def __init__(self, runtime: Runtime, inbox: Inbox) -> None:
         self.runtime = runtime
         self.inbox = inbox
+        self.single = True  # all messages are for one consumer
         self._lock = threading.Lock()
         self._waiters: deque[Consumer] | None = None
         self._bridge: LoopBridge | None = None  # of the loop that waits, the last one if there are several
@@ -139,6 +140,10 @@ class Receiver:
         if consumer not in waiters:
             waiters.append(consumer)
         self._arm()
+
+    def close(self) -> None:
+        """No more messages: whoever waits for one wakes."""
+        self.runtime.close_inbox(self.inbox)
 
     def _read_for_all(self) -> None:
         while self._waiters:

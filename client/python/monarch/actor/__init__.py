@@ -18,7 +18,13 @@ from monarch._actor.context import (
 )
 from monarch._actor.controller import get_or_spawn_controller
 from monarch._actor.endpoint import Accumulator, Endpoint, NotAnEndpoint, as_endpoint, endpoint, send
-from monarch._actor.errors import ActorError, ResourceExhausted, SpawnError, SupervisionError
+from monarch._actor.errors import (
+    ActorError,
+    CallCancelledError,
+    ResourceExhausted,
+    SpawnError,
+    SupervisionError,
+)
 from monarch._actor.failure import FailureEvent, MeshFailure
 from monarch._actor.fault_hook import unhandled_fault_hook
 from monarch._actor.future import Future
@@ -54,6 +60,7 @@ __all__ = [
     "ActorError",
     "ActorMesh",
     "BootstrapCommand",
+    "CallCancelledError",
     "Channel",
     "ChannelTransport",
     "Context",
