@@ -17,16 +17,6 @@ from conftest import EVENT_S
 
 PACKAGE = pathlib.Path(monarch.__file__).parent
 ALIASES = ("_src", "_rust_bindings")
-# Homes that are still to come, whole or in part.
-COMING = (
-    "monarch._actor.attach",
-    "monarch._actor.host_mesh",
-    "monarch._actor.identity",
-    "monarch._actor.proc_mesh",
-    "monarch._actor.transport",
-    "monarch._actor.worker_loop",
-    "monarch.job",
-)
 
 
 def module_name(path: pathlib.Path) -> str:
@@ -60,7 +50,7 @@ def test_each_alias_is_the_object_of_its_home(path: pathlib.Path) -> None:
         if has_module(home) and hasattr(importlib.import_module(home), name):
             assert value is getattr(importlib.import_module(home), name)
         else:
-            assert home == "monarch._compat.absent" or home.startswith(COMING), f"{home} has no {name}"
+            assert home == "monarch._compat.absent", f"{home} has no {name}"
 
 
 def test_alias_modules_hold_no_logic() -> None:
@@ -206,3 +196,14 @@ def test_selections_parse(text: str, shown: str) -> None:
 def test_bad_selections_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a selection"):
         monarch.Selection.from_string(text)
+
+
+def test_the_mesh_below_a_mesh_of_processes_has_its_region(spawn_procs: Any) -> None:
+    tasks = importlib.import_module("monarch._rust_bindings.monarch_hyperactor.pytokio")
+    procs = spawn_procs({"gpus": 2})
+
+    async def look() -> Any:
+        return (await procs.slice(gpus=1)._proc_mesh).region
+
+    assert tasks.PythonTask.from_coroutine(look()).block_on() == procs.slice(gpus=1)._shape.region
+    assert procs._proc_mesh.poll().region.labels == ["gpus"]

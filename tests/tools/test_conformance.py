@@ -93,6 +93,13 @@ def test_a_file_that_does_not_import_is_a_failure(checkout):
     assert run(checkout, "import no_such_module\n").closing_line() == "0 passed, 1 failed"
 
 
+def test_a_file_that_only_shows_machinery_is_left_out(checkout):
+    conformance.TIERS.write_text("test_one.py X\n  X test_x\n")
+    assert run(checkout, "import no_such_module\n").closing_line() == "0 passed, 0 failed"
+    conformance.TIERS.write_text("test_one.py X\n  E test_e\n")
+    assert run(checkout, "import no_such_module\n").closing_line() == "0 passed, 1 failed"
+
+
 def test_nothing_that_a_test_started_stays(checkout, tmp_path):
     pid_file = tmp_path / "pid"
     run(

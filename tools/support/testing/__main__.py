@@ -70,6 +70,8 @@ def run_kinds(kinds: list[Kind], options: Options) -> Tally:
 
 def run_outside(paths: list[pathlib.Path], options: Options) -> tuple[Tally, bool]:
     """The tally, and whether its failures are told already."""
+    if not paths[0].exists():
+        raise SystemExit(f"conformance: no such file or folder: {paths[0]}")
     folder = conformance.tests_folder(paths[0]) if paths[0].is_dir() else None
     if folder is not None:
         return conformance.run(VENV, folder, [str(path) for path in paths[1:]]), True

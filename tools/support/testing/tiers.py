@@ -19,6 +19,10 @@ class File:
         function = test.split("[", 1)[0].rsplit("::", 1)[-1]
         return self.others.get(function, self.tier)
 
+    def is_counted(self) -> bool:
+        """Whether any test of it may be."""
+        return self.tier in COUNTED or any(tier in COUNTED for tier in self.others.values())
+
 
 def read(path: pathlib.Path) -> list[File]:
     files: list[File] = []

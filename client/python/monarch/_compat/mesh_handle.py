@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from monarch._compat.tasks import _Awaitable
+from monarch._compat.tasks import Awaitable
 
 
-class MeshHandle(_Awaitable[Any]):
+class MeshHandle(Awaitable[Any]):
     """Gives the mesh, once it is ready."""
 
     def __init__(self, mesh: Any) -> None:
         self._mesh = mesh
 
-    def _finish(self) -> Any:
+    def finish(self) -> Any:
         self._mesh._core.readiness.wait()
         return self._mesh
 
-    block_on = _finish
+    block_on = finish
 
     def poll(self) -> Any:
         """None while the mesh is not ready."""

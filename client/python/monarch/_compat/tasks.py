@@ -71,10 +71,10 @@ def _start(function: Callable[[], T], *, may_block: bool) -> concurrent.futures.
     return result
 
 
-class _Awaitable(Generic[T]):
+class Awaitable(Generic[T]):
     """What a task's coroutine can wait for."""
 
-    def _finish(self) -> T:
+    def finish(self) -> T:
         """Blocks until there is a result."""
         raise NotImplementedError
 
@@ -92,16 +92,16 @@ def _drive(coroutine: Coroutine[Any, Any, T]) -> T:
         except StopIteration as end:
             return cast(T, end.value)
         try:
-            if not isinstance(waited_for, _Awaitable):
+            if not isinstance(waited_for, Awaitable):
                 raise RuntimeError(f"a task's coroutine awaits only tasks, not {waited_for!r}")
-            value = waited_for._finish()
+            value = waited_for.finish()
         except BaseException as error:
             step = lambda error=error: coroutine.throw(error)  # type: ignore[misc]  # noqa: E731
         else:
             step = lambda value=value: coroutine.send(value)  # type: ignore[misc]  # noqa: E731
 
 
-class PythonTask(_Awaitable[T]):
+class PythonTask(Awaitable[T]):
     """Work that has not begun, and can be begun once."""
 
     def __init__(self, work: Callable[[], T]) -> None:
@@ -140,7 +140,7 @@ class PythonTask(_Awaitable[T]):
     def _begin(self) -> concurrent.futures.Future[T]:
         return _start(self._take(), may_block=False)
 
-    def _finish(self) -> T:
+    def finish(self) -> T:
         return self._take()()
 
     def block_on(self) -> T:
@@ -158,7 +158,7 @@ class PythonTask(_Awaitable[T]):
         return PythonTask(lambda: _wait(self._begin(), seconds))
 
 
-class Shared(_Awaitable[T]):
+class Shared(Awaitable[T]):
     """A task that was begun; its result can be taken any number of times."""
 
     def __init__(self, result: concurrent.futures.Future[T]) -> None:
@@ -170,7 +170,7 @@ class Shared(_Awaitable[T]):
         result.set_result(value)
         return cls(result)
 
-    def _finish(self) -> T:
+    def finish(self) -> T:
         return _wait(self._result)
 
     def block_on(self) -> T:
@@ -183,10 +183,10 @@ class Shared(_Awaitable[T]):
         return self._result.result() if self._result.done() else None
 
     def task(self) -> PythonTask[T]:
-        return PythonTask(self._finish)
+        return PythonTask(self.finish)
 
 
-class Handle(_Awaitable[T]):
+class Handle(Awaitable[T]):
     """Observes a task that was begun, from threads and event loops."""
 
     def __init__(self, result: concurrent.futures.Future[T]) -> None:
