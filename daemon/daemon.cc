@@ -19,6 +19,7 @@
 #include "base/status_macros.h"
 #include "base/version.h"
 #include "daemon/launcher/exec_launcher_host.h"
+#include "daemon/service/grpc_host_control.h"
 
 namespace monarch {
 namespace {
@@ -65,7 +66,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Create(const DaemonOptions& opti
 
 absl::Status Daemon::Init() {
   SetLogLevel(options_.log_level);
-  if (options_.is_private && options_.run_dir.empty()) {
+  if (options_.run_dir.empty()) {
     MONARCH_ASSIGN_OR_RETURN(run_dir_, RunDir::CreatePrivate());
   } else {
     MONARCH_ASSIGN_OR_RETURN(run_dir_, RunDir::Open(options_.run_dir));
@@ -94,6 +95,11 @@ absl::Status Daemon::Init() {
   context_.run_dir = run_dir_->path();
   context_.is_private = options_.is_private;
   context_.started = loop_->Now();
+  context_.make_host_control = [loop = loop_.get()](ScopedFd socket) {
+    return MakeGrpcHostControl(loop, std::move(socket));
+  };
+  if (!options_.worker_addresses.empty())
+    context_.leave = [this](const std::string& reason) { Leave(reason); };
   sessions_ = std::make_unique<SessionManager>(
       &context_,
       [this](ScopedFd socket, const SessionId& session, const ProcAddress& asker, uid_t uid) {
@@ -102,6 +108,7 @@ absl::Status Daemon::Init() {
       [this] { OnSessionGone(); });
   MONARCH_ASSIGN_OR_RETURN(grpc_, GrpcServer::Start(&context_, sessions_.get()));
   MONARCH_RETURN_IF_ERROR(ListenForClients());
+  MONARCH_RETURN_IF_ERROR(ListenForHosts());
   MONARCH_RETURN_IF_ERROR(WatchSignals());
   if (options_.is_private) MONARCH_RETURN_IF_ERROR(TakeClient(options_.client_fd));
   loop_->Post([this] { grpc_->WarmUp(); });
@@ -131,6 +138,18 @@ absl::Status Daemon::ListenForClients() {
                                                [this](ScopedFd fd, const PeerCredentials& peer) {
                                                  sessions_->AddPeer(std::move(fd), peer, false);
                                                }));
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::ListenForHosts() {
+  for (const std::string& text : options_.worker_addresses) {
+    MONARCH_ASSIGN_OR_RETURN(const HostAddress address, HostAddress::Parse(text, HostAddress::Side::kBind));
+    MONARCH_ASSIGN_OR_RETURN(
+        auto listener, PeerListener::Start(loop_.get(), address, [this](PeerListener::Connection connection) {
+          sessions_->AddHost(std::move(connection));
+        }));
+    host_listeners_.push_back(std::move(listener));
+  }
   return absl::OkStatus();
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/event_loop.h"
@@ -9,6 +10,7 @@
 #include "daemon/event_log.h"
 #include "daemon/grpc_server.h"
 #include "daemon/options.h"
+#include "daemon/peer_listener.h"
 #include "daemon/run_dir.h"
 #include "daemon/session_manager.h"
 #include "daemon/sweeper.h"
@@ -31,6 +33,7 @@ class Daemon {
   explicit Daemon(const DaemonOptions& options) : options_(options) {}
   absl::Status Init();
   absl::Status ListenForClients();
+  absl::Status ListenForHosts();
   absl::Status TakeClient(int fd);
   absl::Status WatchSignals();
   absl::Status OpenControl(ScopedFd socket, const SessionId& session, const ProcAddress& asker, uid_t uid);
@@ -52,6 +55,7 @@ class Daemon {
   std::unique_ptr<GrpcServer> grpc_;
   std::unique_ptr<UnixListener> grpc_listener_;
   std::unique_ptr<UnixListener> native_listener_;
+  std::vector<std::unique_ptr<PeerListener>> host_listeners_;
   ScopedFd signals_;
   ScopedFd client_pidfd_;
   bool leaving_ = false;

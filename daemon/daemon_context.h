@@ -1,13 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/time/time.h"
 #include "base/event_loop.h"
 #include "base/ids.h"
 #include "base/limits.h"
+#include "base/scoped_fd.h"
 #include "daemon/event_log.h"
+#include "daemon/host_control.h"
 #include "daemon/launcher/launcher_host.h"
 #include "daemon/native_connection.h"
 #include "daemon/sweeper.h"
@@ -29,6 +33,10 @@ struct DaemonContext {
   std::string run_dir;
   bool is_private = false;
   absl::Duration started;
+  // A channel for requests to another daemon, over a connected socket.
+  std::function<std::unique_ptr<HostControl>(ScopedFd)> make_host_control;
+  // Ends this daemon, where others may ask for that; null elsewhere.
+  std::function<void(const std::string& reason)> leave;
 
   // Confined to the loop.
   uint64_t next_proc = 1;  // numbers are never used twice on one host

@@ -35,8 +35,9 @@ absl::Status CheckStreamSocket(int fd) {
       getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0) {
     return ErrnoStatus("look at a control connection", errno);
   }
-  if (domain != AF_UNIX || type != SOCK_STREAM) {
-    return absl::InvalidArgumentError("open control: the fd is no Unix stream socket");
+  // TCP comes from the listener for other daemons alone, which knows who is behind it.
+  if ((domain != AF_UNIX && domain != AF_INET && domain != AF_INET6) || type != SOCK_STREAM) {
+    return absl::InvalidArgumentError("open control: the fd is no stream socket");
   }
   if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0) return ErrnoStatus("set non-blocking", errno);
   return absl::OkStatus();

@@ -18,7 +18,7 @@ class GrpcServer {
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(DaemonContext* context, SessionManager* sessions);
   virtual ~GrpcServer() = default;
 
-  // Serves on a connected stream socket from now on. InvalidArgument: it is no Unix stream socket.
+  // Serves on a connected stream socket from now on. InvalidArgument: it is no stream socket.
   virtual absl::Status AddConnection(ScopedFd socket, const ControlPeer& peer) = 0;
   // Calls itself once: the first connection to a fresh server is slow, and this one nobody waits for.
   virtual void WarmUp() = 0;

@@ -12,6 +12,7 @@
 #include "base/scoped_fd.h"
 #include "message/control_message.h"
 #include "message/packet_socket.h"
+#include "message/packet_stream.h"
 
 namespace monarch {
 
@@ -39,13 +40,17 @@ class NativeConnection : public std::enable_shared_from_this<NativeConnection> {
   // `handler` outlives the connection, or closes it first.
   static std::shared_ptr<NativeConnection> Start(EventLoop* loop, PacketSocket socket, Handler* handler,
                                                  const Limits& limits);
+  // Over a stream, as between daemons.
+  static std::shared_ptr<NativeConnection> Start(EventLoop* loop, std::unique_ptr<PacketChannel> channel,
+                                                 Handler* handler, const Limits& limits);
 
   // Sent now or queued (then with duplicates of the fds). A failure shows as OnClosed.
   void Send(const ControlMessage& message, absl::Span<const int> fds = {});
   // InvalidArgument: larger than a packet; nothing was sent and the connection is as before.
   absl::Status TrySend(const ControlMessage& message, absl::Span<const int> fds = {});
-  // ResourceExhausted: its queue is full. Unavailable: closed.
-  absl::Status SendFrame(std::string packet);
+  // ResourceExhausted: its queue is full. Unavailable: closed. `payload`, if valid, goes along: a memfd that
+  // counts as `payload_bytes` of the queue, however large, once there is room for it to begin.
+  absl::Status SendFrame(std::string packet, ScopedFd payload = {}, size_t payload_bytes = 0);
   void Answer(uint32_t request, ControlType type, Value::Map body = {}, absl::Span<const int> fds = {});
   void Refuse(uint32_t request, const absl::Status& status);
 
@@ -66,23 +71,27 @@ class NativeConnection : public std::enable_shared_from_this<NativeConnection> {
     std::string bytes;
     std::vector<ScopedFd> fds;
     bool is_frame = false;
+    size_t counted = 0;  // of frame_bytes_ or control_bytes_
   };
 
-  NativeConnection(EventLoop* loop, PacketSocket socket, Handler* handler, const Limits& limits)
-      : loop_(loop), socket_(std::move(socket)), limits_(limits), handler_(handler) {}
+  NativeConnection(EventLoop* loop, std::unique_ptr<PacketChannel> channel, Handler* handler,
+                   const Limits& limits)
+      : loop_(loop), channel_(std::move(channel)), limits_(limits), handler_(handler) {}
   void OnReady(uint32_t events);
   void Receive(size_t packets_max);
   void Flush();
-  void Enqueue(std::string bytes, absl::Span<const int> fds, bool is_frame);
+  void Enqueue(Queued queued, absl::Span<const int> fds);
   void UpdateWatch();
   void RetryLater();
+  // Whether the channel took it; then what it could not send at once is watched for.
+  absl::StatusOr<bool> Give(std::string_view bytes, absl::Span<const int> fds);
   // Posted, so that nobody's state changes under a caller that is sending.
   void FailLater(absl::Status why);
   void Fail(const absl::Status& why);
 
   // Constant after construction.
   EventLoop* const loop_;
-  PacketSocket socket_;
+  std::unique_ptr<PacketChannel> channel_;
   const Limits limits_;
 
   // Confined to the loop.
@@ -91,6 +100,7 @@ class NativeConnection : public std::enable_shared_from_this<NativeConnection> {
   size_t control_bytes_ = 0;
   size_t frame_bytes_ = 0;
   EventLoop::TimerId retry_timer_ = 0;
+  bool unsent_ = false;  // in the channel
   bool closed_ = false;
   bool failing_ = false;
 };

@@ -14,6 +14,10 @@ DaemonOptions::Parsed DaemonOptions::Parse(int argc, char** argv, DaemonOptions*
   CLI::Option* client_fd =
       app.add_option("--client-fd", options->client_fd, "inherited socket of the private client");
   app.add_flag("--private", options->is_private, "serve one client and end with it")->needs(client_fd);
+  app.add_option("--worker-address", options->worker_addresses,
+                 "serve other daemons of this user there (may be repeated): ipc://PATH, ipc://@NAME, "
+                 "tcp://127.0.0.1:PORT, tcp://HOST:fdN (inherited listening socket)")
+      ->excludes(client_fd);
   app.add_option("--launcher", options->launcher_path, "monarch-launcher (default: beside this program)");
   app.add_option("--log", options->log_path, "log file");
   const std::map<std::string, LogLevel> levels = {{"debug", LogLevel::kDebug},
@@ -29,13 +33,17 @@ DaemonOptions::Parsed DaemonOptions::Parse(int argc, char** argv, DaemonOptions*
   app.add_option("--procs-per-host-max", options->limits.procs_per_host_max);
   app.add_option("--sessions-per-host-max", options->limits.sessions_per_host_max);
   app.add_option("--spawn-phase-ms", options->limits.spawn_phase_ms, "deadline of each phase of a spawn");
+  app.add_option("--remote-lease-ms", options->limits.remote_lease_ms,
+                 "silence of a session's home until the session ends here");
+  app.add_option("--host-dead-ms", options->limits.host_dead_ms,
+                 "silence of an attached host until it is gone");
   app.add_option("--stop-grace-ms", options->limits.stop_grace_ms, "from a stop request to TERM");
   app.add_option("--session-end-kill-ms", options->limits.session_end_kill_ms,
                  "from a client's death to KILL");
   try {
     app.parse(argc, argv);
-    if (!options->is_private && options->run_dir.empty()) {
-      throw CLI::ValidationError("--run-dir", "is needed unless --private is given");
+    if (!options->is_private && options->worker_addresses.empty() && options->run_dir.empty()) {
+      throw CLI::ValidationError("--run-dir", "is needed unless --private or --worker-address is given");
     }
     if (const absl::Status valid = options->limits.Validate(); !valid.ok()) {
       throw CLI::ValidationError(std::string(valid.message()));

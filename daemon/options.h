@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/limits.h"
@@ -11,11 +12,12 @@ namespace monarch {
 
 // What the command line says, checked. Plain data.
 struct DaemonOptions {
-  std::string run_dir;      // "": only with is_private
+  std::string run_dir;      // "": with is_private or worker_addresses, a fresh one
   bool is_private = false;  // goes away with the client at client_fd
   int client_fd = -1;
-  std::string launcher_path;  // "": monarch-launcher beside this program
-  std::string log_path;       // "": private: <run-dir>/monarchd.log, else stderr
+  std::vector<std::string> worker_addresses;  // where other daemons may attach; none: they may not
+  std::string launcher_path;                  // "": monarch-launcher beside this program
+  std::string log_path;                       // "": private: <run-dir>/monarchd.log, else stderr
   LogLevel log_level = LogLevel::kInfo;
   uint32_t ring_links_max = 256;
   Limits limits;

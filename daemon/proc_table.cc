@@ -27,14 +27,16 @@ ProcRecord* ProcTable::Find(const ProcAddress& address) {
 void ProcTable::Bury(uint64_t proc) {
   const auto found = procs_.find(proc);
   MONARCH_CHECK(found != procs_.end() && found->second.death.has_value());
-  const ProcAddress address = found->second.description.address;
-  if (order_.size() == tombstones_max_) {
-    ends_.erase(order_.front());
-    order_.pop_front();
-  }
-  order_.push_back(address);
-  ends_[address] = *std::move(found->second.death);
+  RecordEnd(found->second.description.address, *found->second.death);
   procs_.erase(found);
+}
+
+void ProcTable::RecordEnd(const ProcAddress& address, const FailureEvent& event) {
+  if (!ends_.insert_or_assign(address, event).second) return;
+  order_.push_back(address);
+  if (order_.size() <= tombstones_max_) return;
+  ends_.erase(order_.front());
+  order_.pop_front();
 }
 
 const FailureEvent* ProcTable::EndOf(const ProcAddress& address) const {

@@ -23,6 +23,7 @@ struct SharedFds {
   ScopedFd doorbell;
   ScopedFd bell;
   ScopedFd segment;
+  uint64_t segment_bytes = 0;
 };
 
 // One process of a session: its client or a worker. Plain data.
@@ -57,6 +58,8 @@ class ProcTable {
   ProcRecord* Find(const ProcAddress& address);
   // To the tombstones, with its death.
   void Bury(uint64_t proc);
+  // Of a process that was never in the table: another host's.
+  void RecordEnd(const ProcAddress& address, const FailureEvent& event);
   void Remove(uint64_t proc) { procs_.erase(proc); }
   // How it ended; null: never heard of, or too long ago.
   const FailureEvent* EndOf(const ProcAddress& address) const;

@@ -22,20 +22,26 @@ const char* ProcPhaseName(ProcPhase phase);
 struct ProcessSpec {
   std::vector<std::string> argv;
   std::vector<std::string> env;
-  std::string cwd;
+  std::string cwd;  // "": the daemon's
   uint32_t umask = 0;
   std::vector<std::array<int64_t, 3>> rlimits;  // resource, soft, hard
   std::vector<uint32_t> cpus;
   std::string boot;
+  bool inherit_env = false;  // the daemon's environment, with `env` on top
 };
 
 struct SpawnRequest {
   std::string request_id;
   std::string mesh;
   Shape shape;
-  std::vector<ProcessSpec> specs;  // one for all ranks, or one for each
+  std::vector<HostId> hosts;       // one for each rank; none: the host that is asked
+  std::vector<uint32_t> ranks;     // those to be started; none: all
+  std::vector<ProcessSpec> specs;  // one for all, or one for each that is to be started
   ActorAddress owner;              // proc 0: the asker's proc
   absl::Duration phase_timeout;    // zero: the default
+
+  size_t count() const { return ranks.empty() ? shape.size() : ranks.size(); }
+  uint32_t RankOf(size_t index) const { return ranks.empty() ? static_cast<uint32_t>(index) : ranks[index]; }
 };
 
 struct ProcDescription {

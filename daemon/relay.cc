@@ -36,21 +36,31 @@ ControlMessage UndeliveredMessage(const std::string& packet, const absl::Status&
                                    {"message", Value(std::string(why.message()))}}};
 }
 
-bool RelayPauses::OnFrame(uint64_t receiver, uint64_t sender, size_t waiting_bytes) {
+bool RelayPauses::OnFrame(const ProcAddress& receiver, const ProcAddress& sender, size_t waiting_bytes) {
   return waiting_bytes > pause_bytes_ && paused_[receiver].insert(sender).second;
 }
 
-std::vector<uint64_t> RelayPauses::OnSent(uint64_t receiver, size_t waiting_bytes) {
+std::vector<ProcAddress> RelayPauses::OnSent(const ProcAddress& receiver, size_t waiting_bytes) {
   // Well below the mark, so that a receiver at its limit does not cost two notices per frame.
   if (waiting_bytes > pause_bytes_ / 2) return {};
   const auto found = paused_.find(receiver);
   if (found == paused_.end()) return {};
-  std::vector<uint64_t> senders(found->second.begin(), found->second.end());
+  std::vector<ProcAddress> senders(found->second.begin(), found->second.end());
   paused_.erase(found);
   return senders;
 }
 
-void RelayPauses::Remove(uint64_t proc) {
+std::vector<std::pair<ProcAddress, ProcAddress>> RelayPauses::OnSentToAll(size_t waiting_bytes) {
+  std::vector<std::pair<ProcAddress, ProcAddress>> out;
+  if (waiting_bytes > pause_bytes_ / 2) return out;
+  for (const auto& [receiver, senders] : paused_) {
+    for (const ProcAddress& sender : senders) out.emplace_back(receiver, sender);
+  }
+  paused_.clear();
+  return out;
+}
+
+void RelayPauses::Remove(const ProcAddress& proc) {
   paused_.erase(proc);
   for (auto& [receiver, senders] : paused_) senders.erase(proc);
 }

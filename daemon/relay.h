@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -23,22 +24,24 @@ absl::StatusOr<FrameHeader> CheckRelayedFrame(const std::string& packet, const S
 // Tells the sender that the frame in `packet` (checked) was not delivered.
 ControlMessage UndeliveredMessage(const std::string& packet, const absl::Status& why);
 
-// Which senders are to pause for the sake of which receivers. Processes by their number.
+// Which senders are to pause for the sake of which receivers.
 // Threading: confined to the control loop.
 class RelayPauses {
  public:
   explicit RelayPauses(size_t pause_bytes) : pause_bytes_(pause_bytes) {}
 
   // A frame of `sender` came, after which so many bytes wait for `receiver`. True: tell `sender` to pause.
-  bool OnFrame(uint64_t receiver, uint64_t sender, size_t waiting_bytes);
+  bool OnFrame(const ProcAddress& receiver, const ProcAddress& sender, size_t waiting_bytes);
   // Fewer wait now. Whom to tell to go on.
-  std::vector<uint64_t> OnSent(uint64_t receiver, size_t waiting_bytes);
+  std::vector<ProcAddress> OnSent(const ProcAddress& receiver, size_t waiting_bytes);
+  // The same where all receivers share one queue. Pairs of receiver and sender.
+  std::vector<std::pair<ProcAddress, ProcAddress>> OnSentToAll(size_t waiting_bytes);
   // It is dead, as a receiver and as a sender; who waits for it learns of the death.
-  void Remove(uint64_t proc);
+  void Remove(const ProcAddress& proc);
 
  private:
-  const size_t pause_bytes_;
-  std::map<uint64_t, std::set<uint64_t>> paused_;  // receiver -> senders
+  size_t pause_bytes_;
+  std::map<ProcAddress, std::set<ProcAddress>> paused_;  // receiver -> senders
 };
 
 }  // namespace monarch

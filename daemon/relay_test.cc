@@ -64,28 +64,40 @@ TEST_CASE("UndeliveredCarriesTheHeaderAsSent") {
   CHECK(*message.body["code"].AsInt() == static_cast<int>(absl::StatusCode::kResourceExhausted));
 }
 
+ProcAddress P(uint64_t proc) { return ProcAddress{HostId(Id128{1, 2}), proc, 1}; }
+
 TEST_CASE("PausesEachSenderOnceAndResumesItWhenHalfIsLeft") {
   RelayPauses pauses(1000);
-  CHECK_FALSE(pauses.OnFrame(7, 1, 1000));
-  CHECK(pauses.OnFrame(7, 1, 1001));
-  CHECK_FALSE(pauses.OnFrame(7, 1, 1500));  // told already
-  CHECK(pauses.OnFrame(7, 2, 1600));
-  CHECK_FALSE(pauses.OnFrame(8, 1, 10));  // another receiver's queue is its own
-  CHECK(pauses.OnSent(7, 501).empty());
-  CHECK(pauses.OnSent(7, 500) == std::vector<uint64_t>{1, 2});
-  CHECK(pauses.OnSent(7, 0).empty());
-  CHECK(pauses.OnFrame(7, 1, 1001));  // and again
+  CHECK_FALSE(pauses.OnFrame(P(7), P(1), 1000));
+  CHECK(pauses.OnFrame(P(7), P(1), 1001));
+  CHECK_FALSE(pauses.OnFrame(P(7), P(1), 1500));  // told already
+  CHECK(pauses.OnFrame(P(7), P(2), 1600));
+  CHECK_FALSE(pauses.OnFrame(P(8), P(1), 10));  // another receiver's queue is its own
+  CHECK(pauses.OnSent(P(7), 501).empty());
+  CHECK(pauses.OnSent(P(7), 500) == std::vector<ProcAddress>{P(1), P(2)});
+  CHECK(pauses.OnSent(P(7), 0).empty());
+  CHECK(pauses.OnFrame(P(7), P(1), 1001));  // and again
+}
+
+TEST_CASE("ResumesAllOfAQueueThatIsShared") {
+  RelayPauses pauses(1000);
+  REQUIRE(pauses.OnFrame(P(7), P(1), 2000));
+  REQUIRE(pauses.OnFrame(P(8), P(1), 2000));
+  CHECK(pauses.OnSentToAll(501).empty());
+  CHECK(pauses.OnSentToAll(500) ==
+        std::vector<std::pair<ProcAddress, ProcAddress>>{{P(7), P(1)}, {P(8), P(1)}});
+  CHECK(pauses.OnSentToAll(0).empty());
 }
 
 TEST_CASE("ForgetsTheDeadAsReceiverAndAsSender") {
   RelayPauses pauses(1000);
-  REQUIRE(pauses.OnFrame(7, 1, 2000));
-  REQUIRE(pauses.OnFrame(7, 2, 2000));
-  REQUIRE(pauses.OnFrame(8, 1, 2000));
-  pauses.Remove(1);
-  CHECK(pauses.OnSent(8, 0).empty());
-  pauses.Remove(7);
-  CHECK(pauses.OnSent(7, 0).empty());
+  REQUIRE(pauses.OnFrame(P(7), P(1), 2000));
+  REQUIRE(pauses.OnFrame(P(7), P(2), 2000));
+  REQUIRE(pauses.OnFrame(P(8), P(1), 2000));
+  pauses.Remove(P(1));
+  CHECK(pauses.OnSent(P(8), 0).empty());
+  pauses.Remove(P(7));
+  CHECK(pauses.OnSent(P(7), 0).empty());
 }
 
 }  // namespace monarch

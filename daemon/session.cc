@@ -17,7 +17,6 @@
 namespace monarch {
 namespace {
 
-constexpr size_t kTombstonesMax = 4096;
 // Failed actors stay in the listing while their process lives, so that it tells why calls fail; the latest
 // ones.
 constexpr size_t kFailedActorsMax = 256;
@@ -36,9 +35,11 @@ Session::Session(DaemonContext* context, Client client, OpenControl open_control
                  absl::AnyInvocable<void(Session*)> gone)
     : context_(context),
       id_(SessionId::Random()),
+      mark_(id_),
       started_(context->loop->Now()),
       client_address_{context->host, context->next_proc++, 1},
       alive_(std::make_shared<bool>(true)),
+      is_guest_(false),
       client_(std::move(client)),
       open_control_(std::move(open_control)),
       gone_(std::move(gone)),
@@ -46,7 +47,9 @@ Session::Session(DaemonContext* context, Client client, OpenControl open_control
       introducer_(context->ring_links_max),
       pauses_(static_cast<size_t>(context->limits.relay_pause_bytes)),
       spawner_(this, absl::Milliseconds(context->limits.spawn_phase_ms)),
-      stopper_(this) {
+      stopper_(this),
+      hosts_(context, id_, this),
+      spread_(this) {
   ProcRecord record;
   record.description.address = client_address_;
   record.description.pid = client_.pid;
@@ -195,6 +198,12 @@ absl::Status Session::OnConnect(ProcRecord& record, const ControlMessage& messag
                               absl::InvalidArgumentError("connect: that is the asker itself"));
     return absl::OkStatus();
   }
+  if (address.host != context_->host && hosts_.Reaches(address.host) && procs_.EndOf(address) == nullptr) {
+    hosts_.Connect(record.description.address, address);
+    if (message.request != 0)
+      record.connection->Answer(message.request, ControlType::kOk, {{"peer", ToValue(address)}});
+    return absl::OkStatus();
+  }
   ProcRecord* peer = procs_.Find(address);
   if (peer == nullptr || !peer->alive()) {
     SendUnreachable(record, message.request, address);
@@ -220,17 +229,8 @@ absl::Status Session::WaitFor(const ProcRecord& peer, ProcRecord& asker, uint32_
 }
 
 void Session::SendUnreachable(ProcRecord& to, uint32_t request, const ProcAddress& peer) {
-  FailureEvent event;
-  if (const FailureEvent* end = procs_.EndOf(peer)) {
-    event = *end;
-  } else {
-    event.kind = FailureKind::kUnreachable;
-    event.actor = ActorAddress{peer, kAgentActor};
-    event.host_name = context_->host_name;
-    event.reason = "no such process in this session";
-  }
   to.connection->Answer(request, ControlType::kUnreachable,
-                        {{"peer", ToValue(peer)}, {"event", ToValue(event)}});
+                        {{"peer", ToValue(peer)}, {"event", ToValue(EndOf(peer))}});
 }
 
 void Session::Introduce(ProcRecord& asker, uint32_t request, ProcRecord& peer) {
@@ -280,6 +280,11 @@ void Session::SendIntroduction(ProcRecord& to, uint32_t request, const ProcRecor
 }
 
 void Session::AnswerWaiting(ProcRecord& peer) {
+  const auto [first, last] = remote_waiting_.equal_range(peer.description.address.proc);
+  std::vector<ProcAddress> remote_askers;
+  for (auto it = first; it != last; ++it) remote_askers.push_back(it->second);
+  remote_waiting_.erase(first, last);
+  for (const ProcAddress& asker : remote_askers) OnRemoteConnect(asker, peer.description.address);
   const auto [begin, end] = waiting_.equal_range(peer.description.address.proc);
   std::vector<std::pair<uint64_t, uint32_t>> askers;
   for (auto it = begin; it != end; ++it) askers.push_back(it->second);
@@ -355,19 +360,34 @@ absl::Status Session::OnFrame(ProcRecord& record, std::string packet) {
   MONARCH_ASSIGN_OR_RETURN(const FrameHeader header,
                            CheckRelayedFrame(packet, id_, record.description.address));
   if (!record.introduced()) return absl::InvalidArgumentError("a frame before the hello");
-  ProcRecord* receiver = procs_.Find(header.receiver.proc);
+  if (header.receiver.proc.host != context_->host) return SendToHost(record, header, std::move(packet));
+  RelayFrame frame;
+  frame.header = header;
+  frame.packet = std::move(packet);
+  DeliverFrame(std::move(frame));
+  return absl::OkStatus();
+}
+
+void Session::DeliverFrame(RelayFrame frame) {
+  const ProcAddress& sender = frame.header.sender.proc;
+  const ProcAddress& address = frame.header.receiver.proc;
+  ProcRecord* receiver = procs_.Find(address);
   absl::Status delivered = absl::UnavailableError("relay frame: the receiver is gone");
+  const std::string head = frame.packet.substr(0, kFrameHeaderBytes);
   if (receiver != nullptr && receiver->alive() && receiver->connection && receiver->introduced()) {
-    delivered = receiver->connection->SendFrame(packet);
+    absl::StatusOr<ScopedFd> payload = ScopedFd();
+    if (frame.payload != nullptr) payload = frame.payload->Dup();
+    delivered = payload.status();
+    if (payload.ok()) {
+      delivered = receiver->connection->SendFrame(std::move(frame.packet), *std::move(payload),
+                                                  frame.payload ? frame.header.payload_length : 0);
+    }
     // Also when it was refused: what comes next would be, too.
-    const uint64_t sender = record.description.address.proc;
-    if (record.connection &&
-        pauses_.OnFrame(receiver->description.address.proc, sender, receiver->connection->frame_bytes())) {
-      record.connection->Answer(0, ControlType::kRelayPause, {{"peer", ToValue(header.receiver.proc)}});
+    if (pauses_.OnFrame(address, sender, receiver->connection->frame_bytes())) {
+      hosts_.Tell(sender, {ControlType::kRelayPause, 0, Value::Map{{"peer", ToValue(address)}}});
     }
   }
-  if (!delivered.ok() && record.connection) record.connection->Send(UndeliveredMessage(packet, delivered));
-  return absl::OkStatus();
+  if (!delivered.ok()) hosts_.Tell(sender, UndeliveredMessage(head, delivered));
 }
 
 void Session::OnFramesSent(NativeConnection& connection) {
@@ -377,14 +397,17 @@ void Session::OnFramesSent(NativeConnection& connection) {
 
 void Session::ResumeSenders(const ProcRecord& receiver, size_t waiting_bytes) {
   const ProcAddress& address = receiver.description.address;
-  for (const uint64_t proc : pauses_.OnSent(address.proc, waiting_bytes)) {
-    const ProcRecord* sender = procs_.Find(proc);
-    if (sender == nullptr || !sender->connection) continue;
-    sender->connection->Answer(0, ControlType::kRelayResume, {{"peer", ToValue(address)}});
+  for (const ProcAddress& sender : pauses_.OnSent(address, waiting_bytes)) {
+    hosts_.Tell(sender, {ControlType::kRelayResume, 0, Value::Map{{"peer", ToValue(address)}}});
   }
 }
 
 void Session::Broadcast(ControlType type, const ProcAddress& peer, const FailureEvent& event) {
+  TellAll(type, peer, event);
+  hosts_.Broadcast(type, peer, event);
+}
+
+void Session::TellAll(ControlType type, const ProcAddress& peer, const FailureEvent& event) {
   const ControlMessage message{type, 0, Value::Map{{"peer", ToValue(peer)}, {"event", ToValue(event)}}};
   for (auto& [proc, record] : procs_.all()) {
     if (record.alive() && record.introduced() && record.connection) record.connection->Send(message);

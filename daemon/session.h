@@ -20,21 +20,13 @@
 #include "daemon/native_connection.h"
 #include "daemon/proc_table.h"
 #include "daemon/relay.h"
+#include "daemon/session_hosts.h"
+#include "daemon/session_types.h"
 #include "daemon/spawner.h"
+#include "daemon/spread_spawns.h"
 #include "daemon/stopper.h"
 
 namespace monarch {
-
-struct ActorRecord {
-  ActorAddress address;
-  std::string name;
-  std::string actor_class;
-  std::string mesh;
-  uint32_t rank = 0;
-  std::string rank_label;
-  ActorAddress owner;
-  bool failed = false;
-};
 
 // Everything one client owns on this host: its processes, their introductions, launches, stops and deaths.
 // It ends with its client's process (the pidfd's word; an end of the socket alone means nothing, since a
@@ -44,20 +36,12 @@ struct ActorRecord {
 class Session : public NativeConnection::Handler,
                 public LauncherLink::Events,
                 public Spawner::Host,
-                public Stopper::Host {
+                public Stopper::Host,
+                public SessionHosts::Local,
+                public SpreadSpawns::Hosts {
  public:
-  struct Client {
-    uid_t uid = 0;
-    pid_t pid = 0;
-    std::string name;
-    ScopedFd pidfd;  // invalid: it was dead already
-    SharedFds shared;
-    ScopedFd out;
-    ScopedFd err;
-    std::shared_ptr<NativeConnection>
-        connection;  // its hello has been read, the welcome is the session's to send
-    uint32_t hello_request = 0;
-  };
+  using Client = SessionClient;
+  using Home = SessionHome;
   using OpenControl = absl::AnyInvocable<absl::Status(ScopedFd socket, const SessionId&,
                                                       const ProcAddress& asker, uid_t uid)>;
 
@@ -65,12 +49,20 @@ class Session : public NativeConnection::Handler,
   // left.
   Session(DaemonContext* context, Client client, OpenControl open_control,
           absl::AnyInvocable<void(Session*)> gone);
+  // A part of a session whose client is on another host, over the connection to its daemon.
+  Session(DaemonContext* context, Home home, std::unique_ptr<PacketStream> stream, OpenControl open_control,
+          absl::AnyInvocable<void(Session*)> gone);
   ~Session() override;
 
   // --- requests of the control plane ---
   void Spawn(SpawnRequest request, const ProcAddress& asker, Spawner::Reply reply);
   void Stop(const StopRequest& request, Stopper::Reply reply);
-  absl::Status Signal(const std::vector<ProcAddress>& procs, int signal);
+  void Signal(const std::vector<ProcAddress>& procs, int signal,
+              absl::AnyInvocable<void(absl::Status)> reply);
+  void AttachHost(const std::string& address, absl::Duration timeout,
+                  absl::AnyInvocable<void(absl::StatusOr<AttachedHost>)> reply);
+  void ShutdownHost(const HostId& host, absl::Duration grace, absl::Duration kill_after,
+                    absl::AnyInvocable<void(absl::Status)> reply);
   // Ends everything; idempotent.
   void End(const std::string& reason);
 
@@ -84,6 +76,13 @@ class Session : public NativeConnection::Handler,
   std::string log_path() const;
   pid_t launcher_pid() const { return launcher_ ? launcher_->pid() : 0; }
   const ProcTable& procs() const { return procs_; }
+  std::vector<ProcDescription> RemoteProcs() const;
+  // What the home's further connections prove themselves with.
+  const StartToken& ticket() const { return ticket_; }
+  bool is_guest() const { return is_guest_; }
+  // Serves the control plane on it, or uses the home's.
+  absl::Status OpenControlFor(ScopedFd socket) override;
+  void SetHomeControl(ScopedFd socket) { hosts_.SetHomeControl(std::move(socket)); }
   const ProcAddress& client_address() const { return client_address_; }
   const std::map<ActorAddress, ActorRecord>& actors() const { return actors_; }
 
@@ -107,6 +106,16 @@ class Session : public NativeConnection::Handler,
   void OnStopping(ProcRecord& record) override;
   void SendStop(ProcRecord& record, absl::Duration grace) override;
   void SendSignal(ProcRecord& record, int signal) override;
+  // SessionHosts::Local
+  void OnRemoteConnect(const ProcAddress& asker, const ProcAddress& proc) override;
+  void DeliverFrame(RelayFrame frame) override;
+  void TellLocal(const ProcAddress& to, const ControlMessage& message) override;
+  void OnRemoteEnd(ControlType type, const ProcAddress& proc, const FailureEvent& event) override;
+  void OnHomeGone(const std::string& why) override;
+  void OnHostsEnded() override;
+  // SpreadSpawns::Hosts
+  void SpawnOn(const HostId& host, SpawnRequest request, SpreadSpawns::Reply reply) override;
+  void KillSpawned(const std::vector<ProcAddress>& procs, absl::AnyInvocable<void()> done) override;
 
   absl::Status OnControl(ProcRecord& record, const ControlMessage& message, std::vector<ScopedFd> fds);
   absl::Status OnWorkerHello(ProcRecord& record, const ControlMessage& message, std::vector<ScopedFd> fds);
@@ -118,6 +127,11 @@ class Session : public NativeConnection::Handler,
                         const Introducer::Introduction& how, bool to_is_a, int side, int ring_fd);
   void SendUnreachable(ProcRecord& to, uint32_t request, const ProcAddress& peer);
   void AnswerWaiting(ProcRecord& peer);
+  absl::Status SendToHost(ProcRecord& record, const FrameHeader& header, std::string packet);
+  bool IsLocal(const std::vector<ProcAddress>& procs) const;
+  void SpawnHere(SpawnRequest request, Spawner::Reply reply);
+  void StopHere(const StopRequest& request, Stopper::Reply reply);
+  absl::Status SignalHere(const std::vector<ProcAddress>& procs, int signal);
   absl::Status OnActorUp(ProcRecord& record, const Value& body);
   void ListFailed(ActorRecord* actor);
   absl::Status OnActorDown(ProcRecord& record, const Value& body);
@@ -132,17 +146,26 @@ class Session : public NativeConnection::Handler,
   void Bury(uint64_t proc, const FailureEvent& event);
   void OwnerDied(const ProcAddress& owner, const std::string& what);
   void Broadcast(ControlType type, const ProcAddress& peer, const FailureEvent& event);
+  FailureEvent EndOf(const ProcAddress& proc) const;
+  void TellAll(ControlType type, const ProcAddress& peer, const FailureEvent& event);
   void Rearm();
   void OnTimer();
   void AfterSweep();
+  void MaybeFinishEnd();
   void FinishEnd();
+
+  static constexpr size_t kTombstonesMax = 4096;
 
   // Constant after construction.
   DaemonContext* const context_;
   const SessionId id_;
+  // By which its processes are found; on a guest another, for two hosts of a session may be one machine.
+  const SessionId mark_;
   const absl::Duration started_;
   const ProcAddress client_address_;
   const std::shared_ptr<bool> alive_;
+  const bool is_guest_;
+  const StartToken ticket_;
 
   // Confined to the loop.
   Client client_;
@@ -152,16 +175,21 @@ class Session : public NativeConnection::Handler,
   std::string end_reason_;
   std::optional<uint32_t> goodbye_;
   bool sweeping_ = false;
+  bool ended_here_ = false;
+  bool hosts_ended_ = false;
   std::vector<absl::AnyInvocable<void()>> after_sweep_;
   ProcTable procs_;
   Introducer introducer_;
   RelayPauses pauses_;
   std::multimap<uint64_t, std::pair<uint64_t, uint32_t>> waiting_;  // peer -> (asker, request)
+  std::multimap<uint64_t, ProcAddress> remote_waiting_;             // peer -> asker on another host
   std::map<ActorAddress, ActorRecord> actors_;
   std::deque<ActorAddress> failed_actors_;
   std::unique_ptr<LauncherLink> launcher_;
   Spawner spawner_;
   Stopper stopper_;
+  SessionHosts hosts_;
+  SpreadSpawns spread_;
   EventLoop::TimerId timer_ = 0;
 };
 

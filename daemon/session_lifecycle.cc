@@ -2,8 +2,10 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -22,7 +24,23 @@ namespace {
 constexpr absl::Duration kUnknownCauseWait = absl::Milliseconds(50);
 // A process whose life-line broke is gone for its peers; one that does not end then is made to.
 constexpr absl::Duration kDyingMax = absl::Seconds(2);
+// Hosts that do not say that nothing is left there: each ends its part by itself, for its link is lost.
+constexpr absl::Duration kHostsEndMax = absl::Seconds(4);
 constexpr int64_t kWorkerLogBytesMax = int64_t{64} << 20;
+
+std::string_view NameOf(std::string_view entry) { return entry.substr(0, entry.find('=')); }
+
+// The daemon's own environment, where `env` has not the same name.
+std::vector<std::string> InheritedEnv(const std::vector<std::string>& env) {
+  std::set<std::string_view> names;
+  for (const std::string& entry : env) names.insert(NameOf(entry));
+  std::vector<std::string> out;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (!names.contains(NameOf(*entry))) out.emplace_back(*entry);
+  }
+  out.insert(out.end(), env.begin(), env.end());
+  return out;
+}
 
 int64_t NowUnixMs() { return absl::ToUnixMillis(WallTime()); }
 
@@ -50,24 +68,42 @@ absl::Status Session::RoomFor(int64_t procs, RequestError* error) const {
 }
 
 void Session::Spawn(SpawnRequest request, const ProcAddress& asker, Spawner::Reply reply) {
+  if (request.owner.proc.proc == 0) request.owner.proc = asker;
+  const auto is_here = [this](const HostId& host) { return host == context_->host; };
+  if (std::all_of(request.hosts.begin(), request.hosts.end(), is_here)) {
+    request.hosts.clear();
+    return SpawnHere(std::move(request), std::move(reply));
+  }
+  if (is_guest_) return SpawnOn(hosts_.home(), std::move(request), std::move(reply));
+  spread_.Spawn(std::move(request), std::move(reply));
+}
+
+void Session::SpawnHere(SpawnRequest request, Spawner::Reply reply) {
   SpawnResult refused;
-  const ProcAddress owner = request.owner.proc.proc == 0 ? asker : request.owner.proc;
-  request.owner.proc = owner;
+  char cwd[4096];
+  for (ProcessSpec& spec : request.specs) {
+    // The launcher has a directory of its own.
+    if (spec.cwd.empty() && getcwd(cwd, sizeof(cwd)) != nullptr) spec.cwd = cwd;
+  }
+  const ProcAddress owner = request.owner.proc;
   const ProcRecord* owner_record = procs_.Find(owner);
+  const bool owner_lives = owner.host == context_->host
+                               ? owner_record != nullptr && owner_record->alive()
+                               : hosts_.Reaches(owner.host) && procs_.EndOf(owner) == nullptr;
   if (state_ != State::kRunning) {
     refused.error.status =
         absl::FailedPreconditionError(absl::StrCat("spawn: the session is ending, ", end_reason_));
-  } else if (owner_record == nullptr || !owner_record->alive()) {
+  } else if (!owner_lives) {
     refused.error.status =
         absl::FailedPreconditionError("spawn: the owner is no living process of this session");
   } else if (!spawner_.Knows(request.request_id)) {
-    refused.error.status = RoomFor(static_cast<int64_t>(request.shape.size()), &refused.error);
+    refused.error.status = RoomFor(static_cast<int64_t>(request.count()), &refused.error);
   }
   if (!refused.error.status.ok()) return reply(refused);
   if (sweeping_) {
     // What the sweep looks for is what new processes would carry.
-    after_sweep_.push_back([this, request = std::move(request), asker, reply = std::move(reply)]() mutable {
-      Spawn(std::move(request), asker, std::move(reply));
+    after_sweep_.push_back([this, request = std::move(request), reply = std::move(reply)]() mutable {
+      SpawnHere(std::move(request), std::move(reply));
     });
     return;
   }
@@ -81,13 +117,15 @@ void Session::Spawn(SpawnRequest request, const ProcAddress& asker, Spawner::Rep
 
 absl::Status Session::EnsureLauncher() {
   if (launcher_) return absl::OkStatus();
-  MONARCH_ASSIGN_OR_RETURN(StartedLauncher process, context_->launchers->Start(id_));
+  MONARCH_ASSIGN_OR_RETURN(StartedLauncher process, context_->launchers->Start(mark_));
   context_->sweeper->AddKnownChild(process.pid);
   LogInfo("daemon", "launcher started").With("session", id_.ToHex()).With("pid", process.pid);
-  launcher_ = std::make_unique<LauncherLink>(context_->loop, std::move(process), id_, this);
+  launcher_ = std::make_unique<LauncherLink>(context_->loop, std::move(process), mark_, this);
   launcher_->Setup(client_.pid, log_path(), kWorkerLogBytesMax, client_.pidfd.get(), client_.out.get(),
                    client_.err.get());
-  launcher_->AddDoorbell(client_address_, true, procs_.Find(client_address_)->shared.doorbell.get());
+  // A client on another host has no memory here.
+  if (const ProcRecord* client = procs_.Find(client_address_))
+    launcher_->AddDoorbell(client_address_, true, client->shared.doorbell.get());
   return absl::OkStatus();
 }
 
@@ -100,21 +138,21 @@ absl::StatusOr<ProcDescription> Session::StartProc(const SpawnRequest& request, 
   MONARCH_ASSIGN_OR_RETURN(auto sockets, PacketSocket::Pair());
   ProcRecord record;
   record.description.address = ProcAddress{context_->host, context_->next_proc++, 1};
-  record.description.rank = static_cast<uint32_t>(index);
+  record.description.rank = request.RankOf(index);
   record.description.mesh = request.mesh;
-  record.description.rank_label = request.shape.PointLabel(index);
+  record.description.rank_label = request.shape.PointLabel(record.description.rank);
   record.owner = request.owner;
   record.token = StartToken::Random();
   record.spawn_id = request.request_id;
   record.spawn_index = index;
   // The mark is the daemon's to set: leftovers are found by it.
   std::vector<std::string> env;
-  for (const std::string& entry : spec.env) {
+  for (const std::string& entry : spec.inherit_env ? InheritedEnv(spec.env) : spec.env) {
     if (!absl::StartsWith(entry, Sweeper::kMark)) env.push_back(entry);
   }
-  env.push_back(absl::StrCat(Sweeper::kMark, id_.ToHex()));
+  env.push_back(absl::StrCat(Sweeper::kMark, mark_.ToHex()));
   std::string label = request.mesh;
-  if (request.shape.size() > 1) absl::StrAppend(&label, "[", index, "]");
+  if (request.shape.size() > 1) absl::StrAppend(&label, "[", record.description.rank, "]");
   const absl::Status launched =
       launcher_->Launch(record.description.address, spec, env, record.token, label, sockets.second.fd());
   if (!launched.ok()) {
@@ -133,6 +171,7 @@ void Session::OnLaunched(uint64_t proc, int64_t pid) {
   if (record == nullptr || record->is_client) return;
   record->description.pid = pid;
   record->description.phase = std::max(record->description.phase, ProcPhase::kLaunched);
+  hosts_.TellProcUp(record->description, record->owner);
   spawner_.OnLaunched(*record, context_->loop->Now());
   Rearm();
 }
@@ -240,7 +279,7 @@ void Session::Die(uint64_t proc, const ProcExit& exit) {
   Broadcast(ControlType::kProcDead, address, event);
   AnswerWaiting(*record);
   introducer_.Remove(proc);
-  pauses_.Remove(proc);
+  pauses_.Remove(address);
   LogInfo("daemon", "process ended")
       .With("session", id_.ToHex())
       .With("proc", proc)
@@ -304,7 +343,7 @@ void Session::SendSignal(ProcRecord& record, int signal) {
   if (launcher_) launcher_->Signal(record.description.address, signal);
 }
 
-void Session::Stop(const StopRequest& request, Stopper::Reply reply) {
+void Session::StopHere(const StopRequest& request, Stopper::Reply reply) {
   StopRequest filled = request;
   if (filled.grace <= absl::ZeroDuration()) filled.grace = absl::Milliseconds(context_->limits.stop_grace_ms);
   if (filled.kill_after <= absl::ZeroDuration()) {
@@ -314,7 +353,7 @@ void Session::Stop(const StopRequest& request, Stopper::Reply reply) {
   Rearm();
 }
 
-absl::Status Session::Signal(const std::vector<ProcAddress>& procs, int signal) {
+absl::Status Session::SignalHere(const std::vector<ProcAddress>& procs, int signal) {
   for (const ProcAddress& address : procs) {
     ProcRecord* record = procs_.Find(address);
     if (record == nullptr || record->is_client || !record->alive()) {
@@ -348,7 +387,7 @@ void Session::OnLauncherGone() {
     }
     OnExited(proc, exit);
   }
-  context_->sweeper->Sweep(id_, [this, alive = std::weak_ptr<bool>(alive_)](int killed) {
+  context_->sweeper->Sweep(mark_, [this, alive = std::weak_ptr<bool>(alive_)](int killed) {
     if (!alive.lock()) return;
     if (killed > 0) LogInfo("daemon", "leftovers killed").With("session", id_.ToHex()).With("count", killed);
     AfterSweep();
@@ -358,7 +397,9 @@ void Session::OnLauncherGone() {
 void Session::AfterSweep() {
   sweeping_ = false;
   for (auto& task : std::exchange(after_sweep_, {})) task();
-  if (state_ == State::kEnding) FinishEnd();
+  if (state_ != State::kEnding) return;
+  ended_here_ = true;
+  MaybeFinishEnd();
 }
 
 void Session::End(const std::string& reason) {
@@ -374,15 +415,31 @@ void Session::End(const std::string& reason) {
   if (launcher_) {
     launcher_->EndSession(absl::Milliseconds(context_->limits.session_end_kill_ms));
   } else if (!sweeping_) {
-    FinishEnd();
+    ended_here_ = true;
   }
+  hosts_.EndAll(reason);
+  context_->loop->RunAfter(absl::Milliseconds(context_->limits.session_end_kill_ms) + kHostsEndMax,
+                           [this, alive = std::weak_ptr<bool>(alive_)] {
+                             if (alive.lock()) OnHostsEnded();
+                           });
+  MaybeFinishEnd();
+}
+
+void Session::OnHostsEnded() {
+  hosts_ended_ = true;
+  MaybeFinishEnd();
+}
+
+void Session::MaybeFinishEnd() {
+  if (state_ == State::kEnding && ended_here_ && (is_guest_ || hosts_ended_)) FinishEnd();
 }
 
 void Session::FinishEnd() {
   state_ = State::kGone;
   context_->events->Add(id_.ToHex(), "session_ended");
   LogInfo("daemon", "session ended").With("session", id_.ToHex());
-  const ProcRecord* client = procs_.Find(client_address_.proc);
+  hosts_.TellGone();
+  const ProcRecord* client = procs_.Find(client_address_);
   if (goodbye_ && client != nullptr && client->connection)
     client->connection->Answer(*goodbye_, ControlType::kOk);
   context_->loop->Post([this, alive = std::weak_ptr<bool>(alive_)] {

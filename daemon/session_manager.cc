@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/pidfd.h"
 #include "base/status_macros.h"
+#include "base/version.h"
 #include "daemon/protocol.h"
 #include "daemon/shared_fds.h"
 
@@ -81,13 +82,7 @@ void SessionManager::OnClosed(NativeConnection& connection, const absl::Status& 
 absl::Status SessionManager::OnHello(Pending* pending, const ControlMessage& message,
                                      std::vector<ScopedFd> fds) {
   MONARCH_RETURN_IF_ERROR(CheckHello(message.body, "client"));
-  if (!closing_.empty())
-    return absl::UnavailableError(absl::StrCat("hello: monarchd is stopping, ", closing_));
-  const int64_t sessions_max = context_->limits.sessions_per_host_max;
-  if (static_cast<int64_t>(sessions_.size()) >= sessions_max) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("hello: sessions_per_host_max=", sessions_max, " reached"));
-  }
+  MONARCH_RETURN_IF_ERROR(CheckRoom());
   if (fds.size() != 3 && fds.size() != 5) {
     return absl::InvalidArgumentError(absl::StrCat("hello: ", fds.size(), " fds, wanted 5"));
   }
@@ -105,13 +100,92 @@ absl::Status SessionManager::OnHello(Pending* pending, const ControlMessage& mes
   client.pidfd = std::move(taken.pidfd);
   client.connection = std::move(taken.connection);
   client.hello_request = message.request;
-  auto session = std::make_unique<Session>(context_, std::move(client), open_control_, [this](Session* gone) {
-    KeepLog(gone->log_path());
-    sessions_.erase(gone->id());
-    session_gone_();
-  });
+  auto session = std::make_unique<Session>(context_, std::move(client), open_control_,
+                                           [this](Session* gone) { OnSessionGone(gone); });
   const SessionId id = session->id();
   sessions_.emplace(id, std::move(session));
+  return absl::OkStatus();
+}
+
+absl::Status SessionManager::CheckRoom() const {
+  if (!closing_.empty())
+    return absl::UnavailableError(absl::StrCat("hello: monarchd is stopping, ", closing_));
+  const int64_t sessions_max = context_->limits.sessions_per_host_max;
+  if (static_cast<int64_t>(sessions_.size()) < sessions_max) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("hello: sessions_per_host_max=", sessions_max, " reached"));
+}
+
+void SessionManager::OnSessionGone(Session* gone) {
+  KeepLog(gone->log_path());
+  sessions_.erase(gone->id());
+  session_gone_();
+}
+
+void SessionManager::AddHost(PeerListener::Connection connection) {
+  const std::string role = connection.hello.body["role"].AsString().value_or("");
+  absl::Status status = CheckHello(connection.hello.body, role);
+  if (status.ok() && role == "session") {
+    status = OnSessionOfHost(connection);
+  } else if (status.ok() && (role == "control" || role == "upcall")) {
+    status = OnControlOfHost(connection, role == "upcall");
+  } else if (status.ok()) {
+    status = absl::InvalidArgumentError("hello: a daemon's role is session, control or upcall");
+  }
+  if (!status.ok()) RefusePeer(std::move(connection), status);
+}
+
+absl::Status SessionManager::AnswerHost(PeerListener::Connection& connection, Value::Map more) {
+  more.insert({{"protocol", Value(kNativeProtocol)},
+               {"version", Value(kVersion)},
+               {"host", ToValue(context_->host)},
+               {"host_name", Value(context_->host_name)}});
+  const ControlMessage welcome{ControlType::kPeerWelcome, connection.hello.request, Value(std::move(more))};
+  // It fits the buffer of a connection on which nothing was sent.
+  MONARCH_RETURN_IF_ERROR(connection.stream->TrySend(EncodeControl(welcome), {}).status());
+  return connection.stream->Flush().status();
+}
+
+absl::Status SessionManager::OnSessionOfHost(PeerListener::Connection& connection) {
+  const Value& body = connection.hello.body;
+  Session::Home home;
+  MONARCH_ASSIGN_OR_RETURN(const Id128 session_id, Id128FromValue(body["session"]));
+  home.session = SessionId(session_id);
+  MONARCH_ASSIGN_OR_RETURN(const Id128 host, Id128FromValue(body["host"]));
+  home.host.host = HostId(host);
+  MONARCH_ASSIGN_OR_RETURN(home.host.name, body["host_name"].AsString());
+  MONARCH_ASSIGN_OR_RETURN(home.client, ProcAddressFromValue(body["client"]));
+  MONARCH_ASSIGN_OR_RETURN(home.client_pid, body["client_pid"].AsInt());
+  MONARCH_ASSIGN_OR_RETURN(home.client_name, body["name"].AsString());
+  home.host.address = "its home";
+  home.uid = connection.uid;
+  MONARCH_RETURN_IF_ERROR(CheckRoom());
+  if (home.host.host == context_->host) return absl::InvalidArgumentError("hello: that is this host itself");
+  if (Find(home.session) != nullptr) {
+    return absl::AlreadyExistsError(
+        "the session has this host already, or what was of it here is still ending");
+  }
+  const StartToken ticket = StartToken::Random();
+  home.ticket = ticket;
+  MONARCH_RETURN_IF_ERROR(AnswerHost(connection, {{"ticket", ToValue(ticket)}}));
+  const SessionId id = home.session;
+  sessions_.emplace(
+      id, std::make_unique<Session>(context_, std::move(home), std::move(connection.stream), open_control_,
+                                    [this](Session* gone) { OnSessionGone(gone); }));
+  return absl::OkStatus();
+}
+
+absl::Status SessionManager::OnControlOfHost(PeerListener::Connection& connection, bool reversed) {
+  const Value& body = connection.hello.body;
+  MONARCH_ASSIGN_OR_RETURN(const Id128 session_id, Id128FromValue(body["session"]));
+  MONARCH_ASSIGN_OR_RETURN(const Id128 ticket, Id128FromValue(body["ticket"]));
+  Session* session = Find(SessionId(session_id));
+  if (session == nullptr || !session->is_guest() || ticket != session->ticket())
+    return absl::UnauthenticatedError("hello: no such session of another host, or a wrong ticket");
+  MONARCH_RETURN_IF_ERROR(AnswerHost(connection, {}));
+  ScopedFd socket = connection.stream->ReleaseFd();
+  if (!reversed) return session->OpenControlFor(std::move(socket));
+  session->SetHomeControl(std::move(socket));
   return absl::OkStatus();
 }
 

@@ -11,6 +11,7 @@
 #include "base/scoped_fd.h"
 #include "daemon/daemon_context.h"
 #include "daemon/native_connection.h"
+#include "daemon/peer_listener.h"
 #include "daemon/session.h"
 #include "daemon/unix_listener.h"
 
@@ -28,6 +29,8 @@ class SessionManager : private NativeConnection::Handler {
 
   // A client to be, of which the kernel says who it is. With `patient` there is no deadline for its hello.
   void AddPeer(ScopedFd socket, const PeerCredentials& peer, bool patient);
+  // A connection of another daemon, whose user is this one's or root.
+  void AddHost(PeerListener::Connection connection);
   // Null: no such session (any more).
   Session* Find(const SessionId& id);
   const std::map<SessionId, std::unique_ptr<Session>>& sessions() const { return sessions_; }
@@ -48,6 +51,11 @@ class SessionManager : private NativeConnection::Handler {
   void OnClosed(NativeConnection& connection, const absl::Status& why) override;
   absl::Status OnHello(Pending* pending, const ControlMessage& message, std::vector<ScopedFd> fds);
   Pending TakePending(uint64_t key);
+  absl::Status CheckRoom() const;
+  absl::Status OnSessionOfHost(PeerListener::Connection& connection);
+  absl::Status OnControlOfHost(PeerListener::Connection& connection, bool reversed);
+  absl::Status AnswerHost(PeerListener::Connection& connection, Value::Map more);
+  void OnSessionGone(Session* gone);
   // Keeps the workers' logs of the sessions that ended last, for whoever asks why.
   void KeepLog(std::string path);
 

@@ -38,8 +38,8 @@ absl::StatusOr<SharedFds> TakeSharedFds(std::vector<ScopedFd>* fds) {
   shared.segment = std::move((*fds)[2]);
   MONARCH_RETURN_IF_ERROR(CheckSealedMemfd(shared.doorbell.get(), kDoorbellBytes, kDoorbellBytes).status());
   MONARCH_RETURN_IF_ERROR(CheckEventfd(shared.bell.get()));
-  MONARCH_RETURN_IF_ERROR(
-      CheckSealedMemfd(shared.segment.get(), kSegmentBytesMin, kSegmentBytesMax).status());
+  MONARCH_ASSIGN_OR_RETURN(shared.segment_bytes,
+                           CheckSealedMemfd(shared.segment.get(), kSegmentBytesMin, kSegmentBytesMax));
   return shared;
 }
 

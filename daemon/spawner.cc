@@ -43,7 +43,7 @@ void Spawner::Spawn(SpawnRequest request, absl::Duration now, Reply reply) {
     spawn.replies.push_back(std::move(reply));
     return;
   }
-  const size_t ranks = request.shape.size();
+  const size_t ranks = request.count();
   const absl::Duration timeout =
       request.phase_timeout > absl::ZeroDuration() ? request.phase_timeout : default_phase_timeout_;
   const std::string id = request.request_id;
@@ -58,9 +58,9 @@ void Spawner::Spawn(SpawnRequest request, absl::Duration now, Reply reply) {
     }
     // Nothing of the ranks from here on exists.
     ProcDescription nobody;
-    nobody.rank = static_cast<uint32_t>(i);
+    nobody.rank = spawn.request.RankOf(i);
     nobody.mesh = spawn.request.mesh;
-    nobody.rank_label = spawn.request.shape.PointLabel(i);
+    nobody.rank_label = spawn.request.shape.PointLabel(nobody.rank);
     spawn.procs.push_back(nobody);
     FailureEvent event;
     event.kind = FailureKind::kStartFailed;
@@ -173,6 +173,7 @@ SpawnResult Spawner::ResultOf(const Entry& spawn) const {
   for (FailureEvent& failure : failures) {
     const ProcDescription& proc = spawn.procs[failure.rank];
     failure.mesh = spawn.request.mesh;
+    failure.rank = spawn.request.RankOf(failure.rank);
     failure.rank_label = proc.rank_label;
     failure.actor = ActorAddress{proc.address, kAgentActor};
     if (failure.pid == 0) failure.pid = proc.pid;

@@ -54,6 +54,13 @@ bool IsKnownType(uint16_t type) {
     case ControlType::kStopping:
     case ControlType::kBoot:
     case ControlType::kLifeline:
+    case ControlType::kRelayed:
+    case ControlType::kPeerHello:
+    case ControlType::kPeerWelcome:
+    case ControlType::kFrameBegin:
+    case ControlType::kToProc:
+    case ControlType::kProcUp:
+    case ControlType::kBeat:
       return true;
     case ControlType::kUnspecified:
       break;

@@ -35,6 +35,7 @@ enum class ControlType : uint16_t {
       16,  // daemon -> process: {receiver, code, message, ...}: a relayed frame could not be delivered
   kRelayPause = 17,   // daemon -> process: {peer}: much waits for that proc, hold back what is relayed to it
   kRelayResume = 18,  // daemon -> process: {peer}: go on
+  kRelayed = 19,      // daemon -> process: {peer, offset}: that block was read for that receiver
   // daemon <-> launcher
   kSetup = 32,   // fds: client's pidfd, stdout, stderr
   kLaunch = 33,  // fd: the worker's end of its native control socket
@@ -51,6 +52,13 @@ enum class ControlType : uint16_t {
   // launcher <-> worker
   kBoot = 48,      // launcher -> worker, first: who you are, your start token, the spawner's boot bytes
   kLifeline = 49,  // worker -> launcher; fd: doorbell
+  // daemon <-> daemon
+  kPeerHello = 64,    // first packet of each connection: what it is for
+  kPeerWelcome = 65,  // answer: who is there
+  kFrameBegin = 66,   // {number, header}: pieces of that frame's payload follow
+  kToProc = 67,       // {to, type, body}: a message for that process
+  kProcUp = 68,       // worker's daemon -> home: a process of the session exists
+  kBeat = 69,
 };
 
 struct ControlMessage {

@@ -19,7 +19,8 @@ constexpr size_t kBootBytesMax = 1024 * 1024;
 // Of a launch message beside its strings: the numbers, the label, the keys.
 constexpr size_t kLaunchOtherBytesMax = 256 * 1024;
 constexpr size_t kEntryHeadBytes = 5;
-constexpr size_t kRequestIdBytesMax = 128;
+// A daemon adds to a client's id what it sends on.
+constexpr size_t kRequestIdBytesMax = 160;
 constexpr size_t kMeshBytesMax = 256;
 constexpr int kResourceMax = 16;  // RLIM_NLIMITS
 // A peer refuses more than 8 KiB of metadata by default, in which the message and these details must find
@@ -75,6 +76,7 @@ absl::StatusOr<ProcessSpec> SpecFromProto(const v1::ProcessSpec& in) {
   if (in.boot().size() > kBootBytesMax)
     return Bad(absl::StrCat("boot has ", in.boot().size(), " bytes, at most ", kBootBytesMax));
   spec.boot = in.boot();
+  spec.inherit_env = in.inherit_env();
   return spec;
 }
 
@@ -90,22 +92,39 @@ absl::StatusOr<Shape> ShapeFromProto(const v1::SpawnProcsRequest& in, const Limi
   return Shape::Create(std::vector<std::string>(in.labels().begin(), in.labels().end()), *std::move(slice));
 }
 
+absl::Status PlacesFromProto(const v1::SpawnProcsRequest& in, SpawnRequest* out) {
+  const size_t ranks = out->shape.size();
+  if (!in.hosts().empty() && (static_cast<size_t>(in.hosts_size()) != ranks || !in.ranks().empty()))
+    return Bad(absl::StrCat(in.hosts_size(), " hosts for ", ranks, " processes"));
+  for (const std::string& host : in.hosts()) {
+    MONARCH_ASSIGN_OR_RETURN(const Id128 id, Id128FromProtoBytes(host));
+    out->hosts.push_back(HostId(id));
+  }
+  out->ranks.assign(in.ranks().begin(), in.ranks().end());
+  for (size_t i = 0; i < out->ranks.size(); ++i) {
+    if (out->ranks[i] >= ranks || (i > 0 && out->ranks[i] <= out->ranks[i - 1]))
+      return Bad("ranks must be ascending, and of the mesh");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<SpawnRequest> FromProto(const v1::SpawnProcsRequest& in, const Limits& limits) {
   SpawnRequest out;
   if (in.request_id().empty() || in.request_id().size() > kRequestIdBytesMax)
-    return Bad("request_id must have 1 to 128 bytes");
+    return Bad("request_id must have 1 to 160 bytes");
   if (in.mesh().size() > kMeshBytesMax) return Bad("the mesh's name is longer than 256 bytes");
   out.request_id = in.request_id();
   out.mesh = in.mesh();
   MONARCH_ASSIGN_OR_RETURN(out.shape, ShapeFromProto(in, limits));
+  MONARCH_RETURN_IF_ERROR(PlacesFromProto(in, &out));
   if (in.rank_specs().empty()) {
     MONARCH_ASSIGN_OR_RETURN(ProcessSpec spec, SpecFromProto(in.spec()));
     out.specs.push_back(std::move(spec));
   } else {
-    if (static_cast<size_t>(in.rank_specs_size()) != out.shape.size()) {
-      return Bad(absl::StrCat(in.rank_specs_size(), " rank_specs for ", out.shape.size(), " processes"));
+    if (static_cast<size_t>(in.rank_specs_size()) != out.count()) {
+      return Bad(absl::StrCat(in.rank_specs_size(), " rank_specs for ", out.count(), " processes"));
     }
     for (const v1::ProcessSpec& rank : in.rank_specs()) {
       MONARCH_ASSIGN_OR_RETURN(ProcessSpec spec, SpecFromProto(rank));
@@ -138,6 +157,70 @@ v1::ProcInfo ToProto(const ProcDescription& proc) {
   out.set_phase(ProcPhaseName(proc.phase));
   out.set_rank_label(proc.rank_label);
   return out;
+}
+
+v1::SpawnProcsRequest ToProto(const SpawnRequest& request) {
+  v1::SpawnProcsRequest out;
+  out.set_request_id(request.request_id);
+  out.set_mesh(request.mesh);
+  for (const std::string& label : request.shape.labels()) out.add_labels(label);
+  for (const size_t size : request.shape.slice().sizes()) out.add_sizes(size);
+  for (const HostId& host : request.hosts) out.add_hosts(ToProtoBytes(host));
+  for (const uint32_t rank : request.ranks) out.add_ranks(rank);
+  for (const ProcessSpec& spec : request.specs) {
+    v1::ProcessSpec* added = request.specs.size() == 1 ? out.mutable_spec() : out.add_rank_specs();
+    for (const std::string& arg : spec.argv) added->add_argv(arg);
+    for (const std::string& entry : spec.env) added->add_env(entry);
+    added->set_cwd(spec.cwd);
+    added->set_umask(spec.umask);
+    for (const auto& [resource, soft, hard] : spec.rlimits) {
+      v1::ResourceLimit* limit = added->add_limits();
+      limit->set_resource(static_cast<int32_t>(resource));
+      limit->set_soft(static_cast<uint64_t>(soft));
+      limit->set_hard(static_cast<uint64_t>(hard));
+    }
+    for (const uint32_t cpu : spec.cpus) added->add_cpus(cpu);
+    added->set_boot(spec.boot);
+    added->set_inherit_env(spec.inherit_env);
+  }
+  *out.mutable_owner() = ToProto(request.owner);
+  out.set_phase_timeout_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(request.phase_timeout)));
+  return out;
+}
+
+SpawnResult ResultFromProto(const v1::SpawnProcsResponse& response) {
+  SpawnResult result;
+  for (const v1::ProcInfo& info : response.procs()) {
+    const absl::StatusOr<ProcAddress> address = FromProto(info.address());
+    if (!address.ok()) {
+      result.error.status = address.status();
+      return result;
+    }
+    ProcDescription proc;
+    proc.address = *address;
+    proc.rank = info.rank();
+    proc.pid = info.pid();
+    proc.mesh = info.mesh();
+    proc.phase = ProcPhase::kReady;
+    proc.rank_label = info.rank_label();
+    result.procs.push_back(std::move(proc));
+  }
+  return result;
+}
+
+RequestError ErrorFromStatus(const absl::Status& status) {
+  RequestError error;
+  error.status = absl::Status(status.code(), status.message());
+  const absl::StatusOr<v1::ErrorDetail> detail = GetErrorDetail(status);
+  if (!detail.ok()) return error;
+  error.limit = detail->limit();
+  error.limit_value = detail->limit_value();
+  error.asked = detail->asked();
+  for (const v1::FailureEvent& failure : detail->failures()) {
+    absl::StatusOr<FailureEvent> event = FromProto(failure);
+    if (event.ok()) error.failures.push_back(*std::move(event));
+  }
+  return error;
 }
 
 absl::Status ToStatus(const RequestError& error) {

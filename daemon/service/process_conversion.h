@@ -13,6 +13,10 @@ absl::StatusOr<SpawnRequest> FromProto(const v1::SpawnProcsRequest& request, con
 absl::StatusOr<std::vector<ProcAddress>> FromProto(
     const google::protobuf::RepeatedPtrField<v1::ProcAddress>& procs);
 v1::ProcInfo ToProto(const ProcDescription& proc);
+// The other direction, of a daemon that asks another.
+v1::SpawnProcsRequest ToProto(const SpawnRequest& request);
+SpawnResult ResultFromProto(const v1::SpawnProcsResponse& response);
+RequestError ErrorFromStatus(const absl::Status& status);
 // With the limit and the failures attached, as far as they fit the bounded trailer of an answer.
 absl::Status ToStatus(const RequestError& error);
 

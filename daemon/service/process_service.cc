@@ -7,6 +7,8 @@
 #include "daemon/service/process_conversion.h"
 #include "daemon/service/unary_answer.h"
 #include "proto/failure_event_conversion.h"
+#include "proto/id_conversion.h"
+#include "proto/status_conversion.h"
 
 namespace monarch {
 namespace {
@@ -91,7 +93,10 @@ grpc::ServerUnaryReactor* ProcessService::SignalProcs(grpc::CallbackServerContex
   context_->loop->Post([sessions = sessions_, peer = *peer, procs = *std::move(procs),
                         signal = request->signal(), answer = std::move(answer)]() mutable {
     Session* session = sessions->Find(*peer.session);
-    answer.Finish(session == nullptr ? SessionOver() : session->Signal(procs, signal));
+    if (session == nullptr) return answer.Finish(SessionOver());
+    session->Signal(procs, signal, [answer = std::move(answer)](const absl::Status& status) mutable {
+      answer.Finish(status);
+    });
   });
   return reactor;
 }
@@ -107,8 +112,68 @@ grpc::ServerUnaryReactor* ProcessService::ListProcs(grpc::CallbackServerContext*
       for (const auto& [proc, record] : session->procs().all()) {
         if (!record.is_client) *response->add_procs() = ToProto(record.description);
       }
+      for (const ProcDescription& proc : session->RemoteProcs()) *response->add_procs() = ToProto(proc);
     }
     answer.Finish(absl::OkStatus());
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* ProcessService::AttachHost(grpc::CallbackServerContext* context,
+                                                     const v1::AttachHostRequest* request,
+                                                     v1::AttachHostResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  UnaryAnswer answer(reactor);
+  const absl::StatusOr<ControlPeer> peer = SessionPeer(*context);
+  if (!peer.ok()) {
+    answer.Finish(peer.status());
+    return reactor;
+  }
+  context_->loop->Post([sessions = sessions_, peer = *peer, address = request->address(),
+                        timeout = absl::Milliseconds(request->timeout_ms()), response,
+                        answer = std::move(answer)]() mutable {
+    Session* session = sessions->Find(*peer.session);
+    if (session == nullptr) return answer.Finish(SessionOver());
+    session->AttachHost(
+        address, timeout,
+        [timeout, response, answer = std::move(answer)](const absl::StatusOr<AttachedHost>& host) mutable {
+          absl::Status status = host.status();
+          if (host.ok()) {
+            response->set_host(ToProtoBytes(host->host));
+            response->set_host_name(host->name);
+            response->set_address(host->address);
+          } else {
+            // By its detail the client knows that the refusal is not of its own connection.
+            v1::ErrorDetail detail;
+            detail.set_asked(static_cast<uint64_t>(absl::ToInt64Milliseconds(timeout)) + 1);
+            SetErrorDetail(detail, &status);
+          }
+          answer.Finish(status);
+        });
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* ProcessService::ShutdownHost(grpc::CallbackServerContext* context,
+                                                       const v1::ShutdownHostRequest* request,
+                                                       v1::ShutdownHostResponse*) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  UnaryAnswer answer(reactor);
+  const absl::StatusOr<ControlPeer> peer = SessionPeer(*context);
+  const absl::StatusOr<Id128> host = Id128FromProtoBytes(request->host());
+  if (!peer.ok() || !host.ok()) {
+    answer.Finish(peer.ok() ? host.status() : peer.status());
+    return reactor;
+  }
+  context_->loop->Post([sessions = sessions_, peer = *peer, host = HostId(*host),
+                        grace = absl::Milliseconds(request->grace_ms()),
+                        kill_after = absl::Milliseconds(request->kill_after_ms()),
+                        answer = std::move(answer)]() mutable {
+    Session* session = sessions->Find(*peer.session);
+    if (session == nullptr) return answer.Finish(SessionOver());
+    session->ShutdownHost(
+        host, grace, kill_after,
+        [answer = std::move(answer)](const absl::Status& status) mutable { answer.Finish(status); });
   });
   return reactor;
 }

@@ -27,6 +27,12 @@ class ProcessService final : public v1::ProcessService::CallbackService {
   grpc::ServerUnaryReactor* ListProcs(grpc::CallbackServerContext* context,
                                       const v1::ListProcsRequest* request,
                                       v1::ListProcsResponse* response) override;
+  grpc::ServerUnaryReactor* AttachHost(grpc::CallbackServerContext* context,
+                                       const v1::AttachHostRequest* request,
+                                       v1::AttachHostResponse* response) override;
+  grpc::ServerUnaryReactor* ShutdownHost(grpc::CallbackServerContext* context,
+                                         const v1::ShutdownHostRequest* request,
+                                         v1::ShutdownHostResponse* response) override;
 
  private:
   // PermissionDenied: the connection belongs to no session, so it may only list.

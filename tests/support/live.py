@@ -164,11 +164,40 @@ class Daemon:
                 raise
 
 
+class WorkerDaemon:
+    """A host that other daemons attach."""
+
+    def __init__(self, live: Live, address: str, arguments: tuple[str, ...], options: dict[str, Any]) -> None:
+        self.address = address
+        self.process = subprocess.Popen(
+            [str(BIN / "monarchd"), "--worker-address", address, *arguments],
+            env=live.environment(),
+            stdin=subprocess.DEVNULL,
+            **options,
+        )
+        self.pid = self.process.pid
+
+    def launchers(self) -> list[int]:
+        children = pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+        return [int(child) for child in children.split()]
+
+    def close(self) -> int:
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            return self.process.wait(EVENT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+
 class Live:
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
         self.census = Census()
         self.run_dir_stays = False  # that of a killed daemon, until the next one starts
+        self._workers = 0
         self._open = contextlib.ExitStack()
 
     def environment(self, **more: str) -> dict[str, str]:
@@ -181,6 +210,13 @@ class Live:
         client = Client(self, self.environment(MONARCH_ADDRESS=address), **options)
         self._open.callback(client.close)
         return client
+
+    def worker(self, *arguments: str, address: str = "", **options: Any) -> WorkerDaemon:
+        self._workers += 1
+        chosen = address or f"ipc://{self.folder}/host{self._workers}.sock"
+        worker = WorkerDaemon(self, chosen, arguments, options)
+        self._open.callback(worker.close)
+        return worker
 
     def daemon(self, *arguments: str) -> Daemon:
         daemon = Daemon(self, arguments)

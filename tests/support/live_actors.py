@@ -94,6 +94,10 @@ class Victim(Actor):
         self.seen += 1
 
     @endpoint
+    def echo(self, data: bytes) -> bytes:
+        return data
+
+    @endpoint
     def count(self) -> int:
         return self.seen
 

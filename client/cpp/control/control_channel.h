@@ -25,19 +25,27 @@ struct ProcessSpec {
   };
   std::vector<std::string> argv;
   std::vector<std::string> env;  // "K=V"
-  std::string cwd;
+  std::string cwd;               // "": the daemon's
   uint32_t umask = 022;
   std::vector<Limit> limits;
   std::vector<uint32_t> cpus;  // empty: as the launcher's
   std::string boot;
+  bool inherit_env = false;  // the environment of the process's daemon, with `env` on top
 };
 
 struct SpawnRequest {
   std::string mesh;
   Shape shape;                     // as many processes as it has ranks
   std::vector<ProcessSpec> specs;  // one, or one for each rank
+  std::vector<HostId> hosts;       // one for each rank; none: the daemon's own
   ActorAddress owner;
   absl::Duration phase_timeout;  // zero: the daemon's default
+};
+
+struct AttachedHost {
+  HostId host;
+  std::string name;
+  std::string address;
 };
 
 struct SpawnedProc {
@@ -54,9 +62,10 @@ struct ProcStatus {
   std::string rank_label;
 };
 
-// Requests of a process to its host's daemon about worker processes of its session. Each blocks until it is
-// answered; a request whose connection broke before the answer is repeated once under the same request id, so
-// it takes effect once. A refused request's limit and failures: ControlFailureOf. Threading: thread-safe.
+// Requests of a process to its host's daemon about the hosts and worker processes of its session. Each blocks
+// until it is answered; a request whose connection broke before the answer is repeated once under the same
+// request id, so it takes effect once. A refused request's limit and failures: ControlFailureOf. Threading:
+// thread-safe.
 class ControlChannel {
  public:
   virtual ~ControlChannel() = default;
@@ -68,6 +77,11 @@ class ControlChannel {
                                                               const std::string& reason) = 0;
   virtual absl::Status SignalProcs(const std::vector<ProcAddress>& procs, int signal) = 0;
   virtual absl::StatusOr<std::vector<ProcStatus>> ListProcs() = 0;
+  // Makes the host of the worker daemon at `address` part of the session; idempotent. Unavailable, naming the
+  // address: nobody answers there within `timeout`.
+  virtual absl::StatusOr<AttachedHost> AttachHost(const std::string& address, absl::Duration timeout) = 0;
+  // Stops the session's processes there, then ends that host's daemon. Zero durations: the daemon's defaults.
+  virtual absl::Status ShutdownHost(const HostId& host, absl::Duration grace, absl::Duration kill_after) = 0;
   // Drops the connection, if there is one; a later request opens another.
   virtual void Close() = 0;
 };

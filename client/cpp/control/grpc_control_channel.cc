@@ -35,6 +35,7 @@ v1::ProcessSpec ToProto(const ProcessSpec& spec) {
   }
   for (const uint32_t cpu : spec.cpus) out.add_cpus(cpu);
   out.set_boot(spec.boot);
+  out.set_inherit_env(spec.inherit_env);
   return out;
 }
 
@@ -49,6 +50,7 @@ v1::SpawnProcsRequest ToProto(const SpawnRequest& request) {
   } else {
     for (const ProcessSpec& spec : request.specs) *out.add_rank_specs() = ToProto(spec);
   }
+  for (const HostId& host : request.hosts) out.add_hosts(ToProtoBytes(host));
   *out.mutable_owner() = ToProto(request.owner);
   out.set_phase_timeout_ms(Milliseconds(request.phase_timeout));
   return out;
@@ -146,6 +148,33 @@ absl::StatusOr<std::vector<ProcStatus>> GrpcControlChannel::ListProcs() {
     procs.push_back({address, info.rank(), info.pid(), info.mesh(), info.phase(), info.rank_label()});
   }
   return procs;
+}
+
+absl::StatusOr<AttachedHost> GrpcControlChannel::AttachHost(const std::string& address,
+                                                            absl::Duration timeout) {
+  v1::AttachHostRequest message;
+  message.set_address(address);
+  message.set_timeout_ms(Milliseconds(timeout));
+  v1::AttachHostResponse response;
+  MONARCH_RETURN_IF_ERROR(Call(timeout + kMargin, [&](auto& stub, auto& context) {
+    return stub.AttachHost(&context, message, &response);
+  }));
+  MONARCH_ASSIGN_OR_RETURN(const Id128 host, Id128FromProtoBytes(response.host()));
+  return AttachedHost{HostId(host), response.host_name(), response.address()};
+}
+
+absl::Status GrpcControlChannel::ShutdownHost(const HostId& host, absl::Duration grace,
+                                              absl::Duration kill_after) {
+  v1::ShutdownHostRequest message;
+  message.set_host(ToProtoBytes(host));
+  message.set_grace_ms(Milliseconds(grace));
+  message.set_kill_after_ms(Milliseconds(kill_after));
+  v1::ShutdownHostResponse response;
+  const absl::Duration ladder =
+      (grace > absl::ZeroDuration() ? grace : absl::Milliseconds(Limits().stop_grace_ms)) + kill_after;
+  // Longer than the daemon waits for the other one.
+  return Call(ladder + 2 * kMargin,
+              [&](auto& stub, auto& context) { return stub.ShutdownHost(&context, message, &response); });
 }
 
 ControlFailure ControlFailureOf(const absl::Status& status) {

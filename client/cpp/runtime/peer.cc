@@ -86,7 +86,7 @@ void Peer::CountBlocked() {
 Peer::Outcome Peer::Offer(const FrameHeader& header, absl::Span<const uint8_t> payload, uint32_t word) {
   MutexLock lock(mu_);
   if (state_ == State::kGone) return Outcome::kGone;
-  if (IsHeldBack(header.kind) && (relay_paused_ || paused_.contains(header.receiver.actor))) {
+  if (IsHeldBack(header.kind) && (relay_pauses_ > 0 || paused_.contains(header.receiver.actor))) {
     AddWaiter(word);
     CountBlocked();
     return Outcome::kBlocked;
@@ -200,8 +200,8 @@ void Peer::SetPaused(uint64_t actor, bool paused) {
 
 void Peer::SetRelayPaused(bool paused) {
   MutexLock lock(mu_);
-  relay_paused_ = paused;
-  if (!paused) WakeWaiters();
+  relay_pauses_ = std::max(0, relay_pauses_ + (paused ? 1 : -1));
+  if (relay_pauses_ == 0) WakeWaiters();
   CountBlocked();
 }
 

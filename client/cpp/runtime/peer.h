@@ -111,7 +111,8 @@ class Peer {
   std::vector<uint32_t> waiters_ ABSL_GUARDED_BY(mu_);
   bool counted_ ABSL_GUARDED_BY(mu_) = false;  // in shared_.blocked
   absl::flat_hash_set<uint64_t> paused_ ABSL_GUARDED_BY(mu_);
-  bool relay_paused_ ABSL_GUARDED_BY(mu_) = false;
+  // By how many daemons' queues on the way: each resumes what it has paused.
+  int relay_pauses_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_map<std::pair<uint64_t, uint64_t>, uint64_t> sequences_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<uint64_t, uint32_t> word_hints_ ABSL_GUARDED_BY(mu_);
 };

@@ -1,4 +1,5 @@
 #include <sys/epoll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <limits>
@@ -10,6 +11,7 @@
 #include "client/cpp/runtime/runtime_impl.h"
 #include "message/bytes.h"
 #include "message/control_message.h"
+#include "message/memfd.h"
 
 namespace monarch {
 namespace {
@@ -32,6 +34,28 @@ absl::StatusOr<uint32_t> Bit(const Value& body, std::string_view key) {
     return absl::InvalidArgumentError(absl::StrCat(std::string(key), ": ", bit));
   }
   return static_cast<uint32_t>(bit);
+}
+
+// What follows the header: in the packet, or, where it came from another host and is large, in a memfd.
+absl::StatusOr<std::string> RelayedPayload(const FrameHeader& header, const Packet& packet) {
+  if (packet.fds.empty()) {
+    const size_t found = packet.bytes.size() - kFrameHeaderBytes;
+    if (found != ((header.flags & kFlagInSegment) != 0 ? 0 : header.payload_length))
+      return absl::InvalidArgumentError("payload length");
+    return packet.bytes.substr(kFrameHeaderBytes);
+  }
+  if (packet.fds.size() != 1 || packet.bytes.size() != kFrameHeaderBytes ||
+      (header.flags & kFlagInSegment) != 0)
+    return absl::InvalidArgumentError("a payload in more than one place");
+  const int fd = packet.fds[0].get();
+  MONARCH_RETURN_IF_ERROR(CheckSealedMemfd(fd, header.payload_length, header.payload_length).status());
+  std::string payload(header.payload_length, '\0');
+  for (size_t at = 0; at < payload.size();) {
+    const ssize_t got = pread(fd, payload.data() + at, payload.size() - at, static_cast<off_t>(at));
+    if (got <= 0) return absl::DataLossError("payload unreadable");
+    at += static_cast<size_t>(got);
+  }
+  return payload;
 }
 
 }  // namespace
@@ -137,6 +161,16 @@ void RuntimeImpl::OnControl(ControlMessage message, std::vector<ScopedFd> fds) {
     case ControlType::kUndelivered:
       OnUndelivered(body);
       return;
+    case ControlType::kRelayed: {
+      const auto proc = ProcAddressFromValue(body["peer"]);
+      const auto offset = body["offset"].AsInt();
+      if (!proc.ok() || !offset.ok()) break;
+      const std::shared_ptr<Peer> peer = peers_.Find(*proc);
+      // Dead meanwhile: then everything that it held came back.
+      if (peer != nullptr) static_cast<void>(segment_->Release(static_cast<uint64_t>(*offset), peer->key));
+      WakeForSegment();
+      return;
+    }
     case ControlType::kRelayPause:
     case ControlType::kRelayResume: {
       const auto proc = ProcAddressFromValue(body["peer"]);
@@ -229,13 +263,9 @@ absl::Status RuntimeImpl::Introduce(const std::shared_ptr<Peer>& peer, const Val
 void RuntimeImpl::OnRelayedFrame(const Packet& packet) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(packet.bytes.data());
   auto header = DecodeFrameHeader({bytes, packet.bytes.size()}, std::numeric_limits<uint64_t>::max());
-  absl::Status status = header.status();
-  if (status.ok()) {
-    const bool in_segment = (header->flags & kFlagInSegment) != 0;
-    const size_t found = packet.bytes.size() - kFrameHeaderBytes;
-    if (found != (in_segment ? 0 : header->payload_length))
-      status = absl::InvalidArgumentError("payload length");
-  }
+  absl::StatusOr<std::string> payload = std::string();
+  if (header.ok()) payload = RelayedPayload(*header, packet);
+  absl::Status status = header.ok() ? payload.status() : header.status();
   const std::shared_ptr<Peer> peer = status.ok() ? peers_.Find(header->sender.proc) : nullptr;
   // It died, and the daemon had this still on the way.
   if (status.ok() && peer == nullptr && dead_.Find(header->sender.proc).has_value()) return;
@@ -249,7 +279,7 @@ void RuntimeImpl::OnRelayedFrame(const Packet& packet) {
   }
   WaitWords::Batch batch(words_.get(), kServiceWord);
   MutexLock lock(drain_mu_);
-  const absl::Status accepted = Accept(peer, Frame{*header, packet.bytes.substr(kFrameHeaderBytes)});
+  const absl::Status accepted = Accept(peer, Frame{*header, *std::move(payload)});
   if (!accepted.ok()) BreakLink(peer, accepted);
 }
 

@@ -6,6 +6,7 @@
 
 #include "client/cpp/control/control_channel.h"
 #include "client/python/runtime_module/convert.h"
+#include "message/bytes.h"
 
 namespace monarch::python {
 namespace {
@@ -42,7 +43,14 @@ std::vector<std::string> ToTexts(nb::handle sequence) {
   return out;
 }
 
-ProcessSpec ToSpec(nb::handle dict) {
+HostId ToHost(nb::handle bytes) {
+  const std::string id = ToBytes(bytes);
+  if (id.size() != kIdBytes) throw nb::value_error("a host id has 16 bytes");
+  return HostId(LoadId(id.data()));
+}
+
+ProcessSpec ToSpec(nb::handle handle) {
+  const auto dict = nb::borrow<nb::dict>(handle);
   ProcessSpec spec;
   spec.argv = ToTexts(dict["argv"]);
   spec.env = ToTexts(dict["env"]);
@@ -54,6 +62,7 @@ ProcessSpec ToSpec(nb::handle dict) {
   }
   for (nb::handle cpu : nb::object(dict["cpus"])) spec.cpus.push_back(nb::cast<uint32_t>(cpu));
   spec.boot = ToBytes(dict["boot"]);
+  if (dict.contains("inherit_env")) spec.inherit_env = nb::cast<bool>(dict["inherit_env"]);
   return spec;
 }
 
@@ -75,11 +84,12 @@ std::unique_ptr<ControlChannel> Make(nb::object open_fd) {
 }
 
 nb::object SpawnProcs(ControlChannel& self, nb::handle mesh, nb::handle labels, nb::handle sizes,
-                      nb::handle specs, nb::handle owner, int64_t phase_timeout_ms) {
+                      nb::handle specs, nb::handle owner, int64_t phase_timeout_ms, nb::handle hosts) {
   SpawnRequest request;
   request.mesh = ToText(mesh);
   request.shape = ToShape(labels, sizes);
   for (nb::handle spec : specs) request.specs.push_back(ToSpec(spec));
+  for (nb::handle host : hosts) request.hosts.push_back(ToHost(host));
   request.owner = ToActor(owner);
   request.phase_timeout = absl::Milliseconds(phase_timeout_ms);
   nb::list out;
@@ -109,6 +119,28 @@ void SignalProcs(ControlChannel& self, nb::handle procs, int signal) {
   {
     const ReleasedGil released;
     status = self.SignalProcs(addresses, signal);
+  }
+  if (!status.ok()) ThrowControl(status);
+}
+
+nb::object AttachHost(ControlChannel& self, nb::handle address, int64_t timeout_ms) {
+  const std::string text = ToText(address);
+  const AttachedHost host = Request([&] { return self.AttachHost(text, absl::Milliseconds(timeout_ms)); });
+  char id[kIdBytes];
+  StoreId(id, host.host);
+  nb::dict out;
+  out["host"] = nb::bytes(id, sizeof(id));
+  out["host_name"] = FromText(host.name);
+  out["address"] = FromText(host.address);
+  return out;
+}
+
+void ShutdownHost(ControlChannel& self, nb::handle host, int64_t grace_ms, int64_t kill_after_ms) {
+  const HostId id = ToHost(host);
+  absl::Status status;
+  {
+    const ReleasedGil released;
+    status = self.ShutdownHost(id, absl::Milliseconds(grace_ms), absl::Milliseconds(kill_after_ms));
   }
   if (!status.ok()) ThrowControl(status);
 }
@@ -148,10 +180,19 @@ NB_MODULE(_control, module) {
                         "A connection to the daemon, opened when one is needed.")
       .def("__init__", [](PyChannel* self,
                           nb::object open_fd) { new (self) PyChannel{Make(std::move(open_fd)).release()}; })
-      .def("spawn_procs",
-           [](PyChannel& self, nb::handle mesh, nb::handle labels, nb::handle sizes, nb::handle specs,
-              nb::handle owner, int64_t phase_timeout_ms) {
-             return SpawnProcs(*self.channel, mesh, labels, sizes, specs, owner, phase_timeout_ms);
+      .def(
+          "spawn_procs",
+          [](PyChannel& self, nb::handle mesh, nb::handle labels, nb::handle sizes, nb::handle specs,
+             nb::handle owner, int64_t phase_timeout_ms, nb::handle hosts) {
+            return SpawnProcs(*self.channel, mesh, labels, sizes, specs, owner, phase_timeout_ms, hosts);
+          },
+          nb::arg("mesh"), nb::arg("labels"), nb::arg("sizes"), nb::arg("specs"), nb::arg("owner"),
+          nb::arg("phase_timeout_ms"), nb::arg("hosts") = nb::tuple())
+      .def("attach_host", [](PyChannel& self, nb::handle address,
+                             int64_t timeout_ms) { return AttachHost(*self.channel, address, timeout_ms); })
+      .def("shutdown_host",
+           [](PyChannel& self, nb::handle host, int64_t grace_ms, int64_t kill_after_ms) {
+             ShutdownHost(*self.channel, host, grace_ms, kill_after_ms);
            })
       .def("stop_procs",
            [](PyChannel& self, nb::handle procs, int64_t grace_ms, int64_t kill_after_ms, nb::handle reason) {

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/ids.h"
+#include "base/scoped_fd.h"
+#include "daemon/native_connection.h"
+#include "daemon/proc_table.h"
+#include "daemon/session_hosts.h"
+
+namespace monarch {
+
+struct ActorRecord {
+  ActorAddress address;
+  std::string name;
+  std::string actor_class;
+  std::string mesh;
+  uint32_t rank = 0;
+  std::string rank_label;
+  ActorAddress owner;
+  bool failed = false;
+};
+
+// The client of a session, on this host.
+struct SessionClient {
+  uid_t uid = 0;
+  pid_t pid = 0;
+  std::string name;
+  ScopedFd pidfd;  // invalid: it was dead already
+  SharedFds shared;
+  ScopedFd out;
+  ScopedFd err;
+  std::shared_ptr<NativeConnection>
+      connection;  // its hello has been read, the welcome is the session's to send
+  uint32_t hello_request = 0;
+};
+
+// The home of a session that is a guest on this host.
+struct SessionHome {
+  SessionId session;
+  AttachedHost host;
+  ProcAddress client;
+  int64_t client_pid = 0;
+  std::string client_name;
+  uid_t uid = 0;
+  StartToken ticket;
+};
+
+}  // namespace monarch
