@@ -68,7 +68,7 @@ ProcessSpec ToSpec(nb::handle handle) {
 
 // Asks Python for a socket; runs on the thread of the request, which does not hold the GIL.
 absl::StatusOr<ScopedFd> OpenFd(const nb::object& open_fd) {
-  nb::gil_scoped_acquire acquire;
+  const AcquiredGil acquired;
   try {
     return ScopedFd(nb::cast<int>(open_fd()));
   } catch (const nb::python_error& error) {

@@ -19,6 +19,14 @@ ReleasedGil::~ReleasedGil() {
   }
 }
 
+AcquiredGil::AcquiredGil() {
+  try {
+    state_ = PyGILState_Ensure();
+  } catch (const abi::__forced_unwind&) {
+    while (true) pause();
+  }
+}
+
 nb::object Own(PyObject* object) {
   if (object == nullptr) throw nb::python_error();
   return nb::steal<nb::object>(object);

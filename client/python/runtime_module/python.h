@@ -25,6 +25,19 @@ class ReleasedGil {
   PyThreadState* const state_;
 };
 
+// Takes the interpreter's lock for a scope, on a thread that may never have had it. At the interpreter's end
+// as above. Threading: confined to the thread that made it.
+class AcquiredGil {
+ public:
+  AcquiredGil();
+  ~AcquiredGil() { PyGILState_Release(state_); }
+  AcquiredGil(const AcquiredGil&) = delete;
+  AcquiredGil& operator=(const AcquiredGil&) = delete;
+
+ private:
+  PyGILState_STATE state_;
+};
+
 // Owns a new reference, as the C API returns it; null is the pending Python error.
 nb::object Own(PyObject* object);
 

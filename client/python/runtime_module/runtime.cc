@@ -50,6 +50,21 @@ absl::Status WaitInterruptibly(absl::Duration timeout, F wait) {
   }
 }
 
+// Calls `send` again after a signal, which comes before anything was sent, unless the signal's handler
+// raises.
+template <typename F>
+void SendInterruptibly(F send) {
+  absl::Status status;
+  do {
+    {
+      const ReleasedGil released;
+      status = send();
+    }
+    if (absl::IsCancelled(status) && PyErr_CheckSignals() != 0) throw nb::python_error();
+  } while (absl::IsCancelled(status));
+  ThrowIfError(status);
+}
+
 // True: OK. False: the time is over.
 bool InTime(const absl::Status& status) {
   if (absl::IsDeadlineExceeded(status)) return false;
@@ -104,12 +119,9 @@ void Send(const PyRuntime& self, uint64_t sender, int kind, const PyTargets& tar
   const HeldBuffers buffers(parts);
   const Outgoing payload{static_cast<PayloadKind>(payload_kind), AsView(meta), buffers.spans()};
   Inbox* const inbox = call == nullptr ? nullptr : &call->inbox();
-  absl::Status status;
-  {
-    const ReleasedGil released;
-    status = self.runtime->Send(sender, static_cast<FrameKind>(kind), targets.targets, payload, inbox);
-  }
-  ThrowIfError(status);
+  SendInterruptibly([&] {
+    return self.runtime->Send(sender, static_cast<FrameKind>(kind), targets.targets, payload, inbox);
+  });
 }
 
 // Opens a call and sends it to all targets, for as many answers.
@@ -138,12 +150,9 @@ void SendToPort(const PyRuntime& self, uint64_t sender, nb::handle receiver, uin
   const HeldBuffers buffers(parts);
   const ActorAddress address = ToActor(receiver);
   const Outgoing payload{static_cast<PayloadKind>(payload_kind), AsView(meta), buffers.spans()};
-  absl::Status status;
-  {
-    const ReleasedGil released;
-    status = self.runtime->SendToPort(sender, address, port, rank, static_cast<FrameKind>(kind), payload);
-  }
-  ThrowIfError(status);
+  SendInterruptibly([&] {
+    return self.runtime->SendToPort(sender, address, port, rank, static_cast<FrameKind>(kind), payload);
+  });
 }
 
 void EndActor(const PyRuntime& self, uint64_t actor, nb::handle event) {
@@ -186,6 +195,9 @@ PyRuntime StartClient(const std::string& address, const std::string& monarchd, c
     const ReleasedGil released;
     made = Runtime::StartClient(options);
   }
+  // The start is bounded, and not ended by a signal. What the handler raises goes before an error of the
+  // start.
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
   return Keep(std::move(made));
 }
 

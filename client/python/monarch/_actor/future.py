@@ -12,6 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from monarch._actor.errors import CallCancelledError
+from monarch._actor.interrupt import interruptible_in_a_loop
 from monarch._actor.receiver import Receiver
 
 if TYPE_CHECKING:
@@ -239,15 +240,22 @@ class Future(Generic[R]):
         if self._state == _PENDING:
             if timeout is not None:
                 timeout = _check_timeout(timeout)
-            if running_loop() is not None and not _called_from_notebook_cell(sys._getframe(1)):
-                import warnings
-
-                warnings.warn(LOOP_WARNING, UserWarning, stacklevel=2)
-            self._wait(timeout)
+            if running_loop() is None:
+                self._wait(timeout)
+            else:
+                self._block_loop(timeout, sys._getframe(1))
         if self._state == _VALUE:
             value: R = self._result
             return value
         raise self._result
+
+    def _block_loop(self, timeout: float | None, caller: FrameType) -> None:
+        if not _called_from_notebook_cell(caller):
+            import warnings
+
+            warnings.warn(LOOP_WARNING, UserWarning, stacklevel=3)
+        with interruptible_in_a_loop():
+            self._wait(timeout)
 
     def _wait(self, timeout: float | None) -> None:
         if self._receiver is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -271,8 +272,9 @@ def _spawn(
         if core in owner.owned:
             owner.owned.remove(core)
         if core.procs:
-            # The bootstrap function failed: whole or not at all.
-            core.end_procs("bootstrap failed")
+            # The bootstrap function failed: whole or not at all. The session may be over, and they with it.
+            with contextlib.suppress(Exception):
+                core.end_procs("bootstrap failed")
         core.readiness.set_error(_spawn_error(error))
     else:
         core.readiness.set_ready()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
+from collections.abc import Iterator
 from types import TracebackType
 
 
@@ -26,3 +29,25 @@ def _cut_own_frames(trace: TracebackType | None) -> None:
             trace.tb_next = None
             return
         trace = inner
+
+
+@contextlib.contextmanager
+def interruptible_in_a_loop() -> Iterator[None]:
+    """Around a wait that blocks a running event loop: there asyncio.run() answers the first Ctrl-C by cancelling its
+    task, which does not run while the loop is blocked."""
+    import signal
+
+    before = signal.getsignal(signal.SIGINT)
+    of_asyncio = getattr(getattr(before, "func", None), "__name__", "") == "_on_sigint"
+    if not of_asyncio or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        import asyncio
+
+        if getattr(asyncio.current_task(), "_must_cancel", False):
+            raise asyncio.CancelledError  # It came before; the task hears of it here, for it will not await.
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

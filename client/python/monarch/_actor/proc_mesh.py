@@ -317,5 +317,9 @@ def get_active_proc_meshes() -> list[ProcMesh]:
 
 def start_in_background(work: Callable[[], None]) -> None:
     """Runs work for the current actor on another thread."""
+    from monarch._actor.process import process
+
     run = contextvars.copy_context().run
-    threading.Thread(target=run, args=(work,), name="monarch-spawn", daemon=True).start()
+    thread = threading.Thread(target=run, args=(work,), name="monarch-spawn", daemon=True)
+    thread.start()
+    process().background.add(thread)

@@ -8,6 +8,8 @@ import functools
 import os
 import sys
 import threading
+import time
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from monarch import _runtime
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 # What a client waits for at its end: workers have a second until they are killed.
 _GOODBYE_S = 2.0
+# For threads in the middle of a request, afterwards.
+_BACKGROUND_S = 1.0
 
 _FORKED = (
     "monarch cannot be used in a forked child of its client: the client's threads are not in it. Start the child "
@@ -40,6 +44,7 @@ class Process:
         self.self_proc: Proc = runtime.self_proc
         self.root_proc: Proc = tuple(boot["root"]) if "root" in boot else self.self_proc
         self.runners: dict[int, ActorRunner] = {}
+        self.background: weakref.WeakSet[threading.Thread] = weakref.WeakSet()  # that make requests
         self._lock = threading.Lock()
         self._control: Channel | None = None
         self._root: Instance | None = None
@@ -156,6 +161,10 @@ def shutdown() -> None:
     # A daemon that is gone has taken the session along.
     with contextlib.suppress(_runtime.StatusError):
         ending.runtime.goodbye(_GOODBYE_S)
+    # Their requests have ended with the session. The interpreter's end unwinds threads, which C++ does not survive.
+    deadline = time.monotonic() + _BACKGROUND_S
+    for thread in list(ending.background):
+        thread.join(max(0.0, deadline - time.monotonic()))
 
 
 def _after_fork_in_child() -> None:

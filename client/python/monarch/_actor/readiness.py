@@ -7,6 +7,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from monarch._actor.interrupt import interruptible_in_a_loop
+
 Action = Callable[[], None]
 OnError = Callable[[BaseException], None]
 
@@ -78,7 +80,9 @@ class Readiness:
 
     def wait_over(self, timeout: float | None = None) -> None:
         """Returns when ready or failed, or after the time."""
-        self._event.wait(timeout)
+        if not self._event.is_set():
+            with interruptible_in_a_loop():
+                self._event.wait(timeout)
 
     def wait(self) -> None:
         """Returns when ready; raises what it failed with."""

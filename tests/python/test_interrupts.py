@@ -1,0 +1,142 @@
+"""Ctrl-C, once, ends every wait there is."""
+
+from __future__ import annotations
+
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+from conftest import EVENT_S
+
+START = """
+import asyncio, pickle, threading
+from monarch.actor import Actor, Channel, debug_controller, endpoint, shutdown_context, this_host
+
+class Worker(Actor):
+    @endpoint
+    def ready(self):
+        pass
+    @endpoint
+    def hang(self, data=None):
+        threading.Event().wait()
+
+class SlowEnd(Worker):
+    def __cleanup__(self, exc):
+        threading.Event().wait()
+
+def hang():
+    threading.Event().wait()
+
+def worker(cls=Worker):
+    found = this_host().spawn_procs({"gpus": 1}).spawn("worker", cls)
+    found.ready.call_one().get()
+    return found
+
+def hanging_procs():
+    return this_host().spawn_procs({"gpus": 1}, bootstrap=hang)
+
+def wait_here():
+    print("waits", flush=True)
+"""
+
+WAITS = {
+    "get": "w = worker(); wait_here(); w.hang.call_one().get()",
+    "get_with_timeout": "w = worker(); wait_here(); w.hang.call_one().get(timeout=100)",
+    "get_of_a_stream": "w = worker(); wait_here(); next(w.hang.stream()).get()",
+    "values_of_call": "w = worker(); wait_here(); w.hang.call().get().values()",
+    "result": "w = worker(); wait_here(); w.hang.call_one().result()",
+    "await": """
+async def main():
+    w = worker()
+    wait_here()
+    await w.hang.call_one()
+asyncio.run(main())
+""",
+    "get_in_a_coroutine": """
+async def main():
+    w = worker()
+    wait_here()
+    w.hang.call_one().get()
+import warnings
+warnings.simplefilter("ignore")
+asyncio.run(main())
+""",
+    "recv": "r = Channel.open()[1]; wait_here(); r.recv().get()",
+    "initialized": "p = hanging_procs(); wait_here(); p.initialized.get()",
+    "pids": "p = hanging_procs(); wait_here(); p.pids()",
+    "call_of_what_is_being_spawned": "w = hanging_procs().spawn('w', Worker); wait_here(); w.ready.call_one().get()",
+    "pickle_of_what_is_being_spawned": "p = hanging_procs(); wait_here(); pickle.dumps(p)",
+    "stop_of_actors": "w = worker(); w.hang.broadcast(); wait_here(); w.stop().get()",
+    "stop_of_actors_whose_cleanup_hangs": "w = worker(SlowEnd); wait_here(); w.stop().get()",
+    "stop_of_procs": """
+p = this_host().spawn_procs({"gpus": 1})
+w = p.spawn("worker", SlowEnd)
+w.ready.call_one().get()
+wait_here()
+p.stop().get()
+""",
+    "shutdown": """
+w = worker(SlowEnd)
+wait_here()
+shutdown_context().get()
+threading.Event().wait()  # it may be done before the signal comes
+""",
+    "pids_in_a_coroutine": """
+async def main():
+    p = hanging_procs()
+    wait_here()
+    p.pids()
+asyncio.run(main())
+""",
+    "send": "w = worker(); w.hang.broadcast(); wait_here()\nwhile True: w.hang.broadcast(bytes(1 << 20))",
+    "debugger": "debug_controller(); wait_here(); debug_controller().wait_pending_session.call_one().get()",
+    "context_exit": """
+async def main():
+    async with this_host().spawn_procs({"gpus": 1}) as procs:
+        w = procs.spawn("worker", SlowEnd)
+        await w.ready.call_one()
+        w.hang.broadcast()
+        wait_here()
+asyncio.run(main())
+""",
+}
+
+
+def is_asleep(pid: int) -> bool:
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "S"
+
+
+def interrupt(process: subprocess.Popen[str], after_line: str) -> tuple[str, float]:
+    """Sends one SIGINT when the program waits; returns its stderr and how long it took to end."""
+    assert process.stdout is not None
+    assert process.stdout.readline() == after_line
+    while not is_asleep(process.pid):
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    started = time.monotonic()
+    _, err = process.communicate(timeout=EVENT_S)
+    return err, time.monotonic() - started
+
+
+def start(tmp_path: Any, code: str) -> subprocess.Popen[str]:
+    (tmp_path / "program.py").write_text(code)
+    return subprocess.Popen(
+        [sys.executable, "program.py"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_one_ctrl_c_ends(tmp_path: Any, wait: str) -> None:
+    process = start(tmp_path, START + WAITS[wait])
+    err, seconds = interrupt(process, "waits\n")
+    assert process.returncode in (130, -signal.SIGINT), err
+    assert err.rstrip().endswith("KeyboardInterrupt"), err
+    assert seconds < 5
