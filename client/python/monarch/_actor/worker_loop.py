@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import sys
 from typing import Any, NoReturn
 
@@ -23,6 +24,13 @@ def check_trust(private_key: Any, ca: Any) -> None:
 def daemon_command(address: str) -> list[str]:
     """The program that serves an address."""
     return [os.path.join(package_parent(), "monarch", "bin", "monarchd"), "--worker-address", address]
+
+
+def _listen(fd: int) -> None:
+    """For a socket that was bound, and perhaps no more."""
+    with socket.socket(fileno=os.dup(fd)) as bound:
+        bound.listen()
+    os.set_inheritable(fd, True)
 
 
 def run_worker_loop_forever(*, private_key: Any = None, ca: Any, address: str) -> NoReturn:
@@ -47,7 +55,7 @@ def run_worker_loop_forever(*, private_key: Any = None, ca: Any, address: str) -
         )
     inherited = re.search(r":fd(\d+)$", address)
     if inherited:
-        os.set_inheritable(int(inherited[1]), True)
+        _listen(int(inherited[1]))
     command = daemon_command(address)
     sys.stdout.flush()
     sys.stderr.flush()
