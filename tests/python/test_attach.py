@@ -165,7 +165,7 @@ def test_a_worker_loop_serves_its_address_and_ends_with_0(failures: Any, tmp_pat
         address = f"tcp://127.0.0.1:fd{listening.fileno()}"
         options["pass_fds"] = (listening.fileno(),)
     if form == "alias":
-        address = dial = f"{dial}@tcp://127.0.0.1:{port}"
+        address = dial = f"{dial}@tcp://0.0.0.0:{port}"
     if form != "fd":
         listening.close()
     worker = start_worker(address, cwd=tmp_path, env={**os.environ, "MONARCH_TEST_HOST": form}, **options)

@@ -13,6 +13,9 @@ from monarch._actor.launch_spec import package_parent
 
 TRUST = "trust_all_connections"
 
+# Nobody elsewhere can dial a loopback name, so that is all that is listened on: the daemon serves TCP there only.
+_ANY_INTERFACE = re.compile(r"^(tcp://(?:127\.[\d.]+|localhost):\d+)@tcp://0\.0\.0\.0:(\d+)$")
+
 
 def check_trust(private_key: Any, ca: Any) -> None:
     if private_key is not None:
@@ -56,7 +59,7 @@ def run_worker_loop_forever(*, private_key: Any = None, ca: Any, address: str) -
     inherited = re.search(r":fd(\d+)$", address)
     if inherited:
         _listen(int(inherited[1]))
-    command = daemon_command(address)
+    command = daemon_command(_ANY_INTERFACE.sub(r"\1@tcp://127.0.0.1:\2", address))
     sys.stdout.flush()
     sys.stderr.flush()
     # Python ignores it, and what is ignored stays so in the new program and in all that it starts.
