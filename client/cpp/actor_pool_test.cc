@@ -94,7 +94,7 @@ TEST_CASE("a result that cannot be sent is an error at the caller") {
   CHECK(too_large.header.kind == FrameKind::kException);
   const auto meta = DecodeValue(too_large.view.meta);
   REQUIRE(meta.ok());
-  CHECK((*meta)["type"].AsString().value_or("") == "INVALID_ARGUMENT");
+  CHECK((*meta)["type"].AsString().value_or("") == "RESOURCE_EXHAUSTED");
   // No room now: both results together do not fit, and the first is held here.
   const Message held = rig.Get(900 << 10);
   CHECK(held.header.kind == FrameKind::kReply);
