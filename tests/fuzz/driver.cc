@@ -111,8 +111,9 @@ class Mutator {
 
   // The end of another input behind the beginning of this one.
   void Splice(Input* input, size_t at) {
-    const Input& other = (*corpus_)[Below(corpus_->size())];
     input->resize(at);
+    if (corpus_->empty()) return;
+    const Input& other = (*corpus_)[Below(corpus_->size())];
     if (!other.empty()) input->insert(input->end(), other.begin() + Below(other.size()), other.end());
   }
 

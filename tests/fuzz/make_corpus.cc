@@ -184,6 +184,28 @@ void WriteSequencesAndRings(Corpus* corpus) {
   corpus->Write("ring", "tail_far_away", RingBytes(~uint64_t{0}, 8, 1, two));
 }
 
+// A packet between daemons, behind its length.
+std::string Packet(const std::string& bytes) {
+  std::string out;
+  AppendLe<uint32_t>(&out, static_cast<uint32_t>(bytes.size()));
+  return out + bytes;
+}
+
+void WritePeerLinks(Corpus* corpus) {
+  corpus->Write("peer_link", "beat", Packet(EncodeControl({ControlType::kBeat, 0, Value()})));
+  const Value to_proc =
+      Value::Map{{"to", ToValue(kProc)}, {"type", 17}, {"body", Value::Map{{"peer", ToValue(kProc)}}}};
+  corpus->Write("peer_link", "to_proc", Packet(EncodeControl({ControlType::kToProc, 3, to_proc})));
+  const std::string whole = HeaderBytes(FrameKind::kCall, 0);
+  corpus->Write("peer_link", "frame", Packet(whole + std::string(0x2000, 'p')));
+  const Value begin = Value::Map{{"number", 1}, {"header", Value::Bytes{whole}}};
+  std::string piece = "MNB1";
+  AppendLe<uint32_t>(&piece, 1);
+  piece.append(0x1000, 'p');
+  corpus->Write("peer_link", "pieces",
+                Packet(EncodeControl({ControlType::kFrameBegin, 0, begin})) + Packet(piece) + Packet(piece));
+}
+
 }  // namespace
 }  // namespace monarch
 
@@ -196,5 +218,6 @@ int main(int argc, char** argv) {
   monarch::WriteCodecs(&corpus);
   monarch::WriteLauncherMessages(&corpus);
   monarch::WriteSequencesAndRings(&corpus);
+  monarch::WritePeerLinks(&corpus);
   return corpus.failed() ? 1 : 0;
 }
