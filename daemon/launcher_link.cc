@@ -55,8 +55,7 @@ LauncherLink::~LauncherLink() {
 }
 
 void LauncherLink::Setup(int64_t client_pid, const std::string& log_path, int64_t log_bytes_max,
-                         int client_pidfd, int out, int err) {
-  const int fds[] = {client_pidfd, out, err};
+                         absl::Span<const int> fds) {
   connection_->Answer(next_request_++, ControlType::kSetup,
                       {{"session", ToValue(session_)},
                        {"client_pid", Value(client_pid)},
@@ -84,7 +83,8 @@ absl::Status LauncherLink::Launch(const ProcAddress& proc, const ProcessSpec& sp
                                     {"cpus", Value(std::move(cpus))},
                                     {"token", ToValue(token)},
                                     {"boot", Value(Value::Bytes{spec.boot})},
-                                    {"label", Value(label)}}};
+                                    {"label", Value(label)},
+                                    {"output_tag", Value(spec.output_tag)}}};
   MONARCH_ASSIGN_OR_RETURN(const ScopedFd body, MoveLargeBodyOut(&message));
   if (body.valid()) return connection_->TrySend(message, {socket, body.get()});
   return connection_->TrySend(message, {socket});

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "base/event_loop.h"
 #include "base/ids.h"
 #include "daemon/launcher/launcher_host.h"
@@ -41,9 +42,10 @@ class LauncherLink : private NativeConnection::Handler {
   LauncherLink(EventLoop* loop, StartedLauncher process, const SessionId& session, Events* events);
   ~LauncherLink() override;
 
-  // Once, before anything else. The fds are the caller's.
-  void Setup(int64_t client_pid, const std::string& log_path, int64_t log_bytes_max, int client_pidfd,
-             int out, int err);
+  // Once, before anything else. `fds`: the client's pidfd, stdout, stderr, and its output stream if it has
+  // one; the caller's.
+  void Setup(int64_t client_pid, const std::string& log_path, int64_t log_bytes_max,
+             absl::Span<const int> fds);
   // InvalidArgument: argv, env and boot do not fit a packet.
   absl::Status Launch(const ProcAddress& proc, const ProcessSpec& spec, const std::vector<std::string>& env,
                       const StartToken& token, const std::string& label, int socket);

@@ -28,6 +28,7 @@ struct ProcessSpec {
   std::vector<uint32_t> cpus;
   std::string boot;
   bool inherit_env = false;  // the daemon's environment, with `env` on top
+  std::string output_tag;    // not empty: marks its output in the client's output stream
 };
 
 struct SpawnRequest {

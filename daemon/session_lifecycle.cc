@@ -121,8 +121,9 @@ absl::Status Session::EnsureLauncher() {
   context_->sweeper->AddKnownChild(process.pid);
   LogInfo("daemon", "launcher started").With("session", id_.ToHex()).With("pid", process.pid);
   launcher_ = std::make_unique<LauncherLink>(context_->loop, std::move(process), mark_, this);
-  launcher_->Setup(client_.pid, log_path(), kWorkerLogBytesMax, client_.pidfd.get(), client_.out.get(),
-                   client_.err.get());
+  std::vector<int> fds = {client_.pidfd.get(), client_.out.get(), client_.err.get()};
+  if (client_.output_stream.valid()) fds.push_back(client_.output_stream.get());
+  launcher_->Setup(client_.pid, log_path(), kWorkerLogBytesMax, fds);
   // A client on another host has no memory here.
   if (const ProcRecord* client = procs_.Find(client_address_))
     launcher_->AddDoorbell(client_address_, true, client->shared.doorbell.get());

@@ -83,17 +83,18 @@ absl::Status SessionManager::OnHello(Pending* pending, const ControlMessage& mes
                                      std::vector<ScopedFd> fds) {
   MONARCH_RETURN_IF_ERROR(CheckHello(message.body, "client"));
   MONARCH_RETURN_IF_ERROR(CheckRoom());
-  if (fds.size() != 3 && fds.size() != 5) {
-    return absl::InvalidArgumentError(absl::StrCat("hello: ", fds.size(), " fds, wanted 5"));
+  if (fds.size() != 3 && fds.size() != 5 && fds.size() != 6) {
+    return absl::InvalidArgumentError(absl::StrCat("hello: ", fds.size(), " fds, wanted 5 or 6"));
   }
   Session::Client client;
   MONARCH_ASSIGN_OR_RETURN(client.shared, TakeSharedFds(&fds));
   MONARCH_ASSIGN_OR_RETURN(client.name, message.body["name"].AsString());
   if (client.name.size() > 1024) client.name.resize(1024);
-  if (fds.size() == 5) {
+  if (fds.size() >= 5) {
     client.out = std::move(fds[3]);
     client.err = std::move(fds[4]);
   }
+  if (fds.size() == 6) client.output_stream = std::move(fds[5]);
   Pending taken = TakePending(pending->connection->proc);
   client.uid = taken.peer.uid;
   client.pid = taken.peer.pid;

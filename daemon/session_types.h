@@ -34,6 +34,7 @@ struct SessionClient {
   SharedFds shared;
   ScopedFd out;
   ScopedFd err;
+  ScopedFd output_stream;  // invalid: it has none
   std::shared_ptr<NativeConnection>
       connection;  // its hello has been read, the welcome is the session's to send
   uint32_t hello_request = 0;

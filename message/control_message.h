@@ -16,7 +16,7 @@ namespace monarch {
 enum class ControlType : uint16_t {
   kUnspecified = 0,
   // process <-> daemon
-  kHello = 1,  // first message of each process; fds: doorbell, bell, segment[, stdout, stderr of a client]
+  kHello = 1,  // first message; fds: doorbell, bell, segment[, stdout, stderr[, output stream] of a client]
   kWelcome = 2,
   kRefused = 3,      // answer to any request that failed: {code, message}; after kHello the daemon closes
   kOpenControl = 4,  // fd: one end of a socket pair that the daemon serves gRPC on
@@ -37,7 +37,7 @@ enum class ControlType : uint16_t {
   kRelayResume = 18,  // daemon -> process: {peer}: go on
   kRelayed = 19,      // daemon -> process: {peer, offset}: that block was read for that receiver
   // daemon <-> launcher
-  kSetup = 32,   // fds: client's pidfd, stdout, stderr
+  kSetup = 32,   // fds: client's pidfd, stdout, stderr[, output stream]
   kLaunch = 33,  // fd: the worker's end of its native control socket
   kLaunched = 34,
   kLaunchFailed = 35,

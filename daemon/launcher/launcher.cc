@@ -124,12 +124,15 @@ void Launcher::Setup(const ControlMessage& message, std::vector<ScopedFd> fds) {
 
 absl::Status Launcher::DoSetup(const Value& body, std::vector<ScopedFd> fds) {
   if (session_) return absl::FailedPreconditionError("set up already");
-  if (fds.size() != 3) return absl::InvalidArgumentError("setup takes the client's pidfd, stdout and stderr");
+  if (fds.size() != 3 && fds.size() != 4) {
+    return absl::InvalidArgumentError("setup takes the client's pidfd, stdout, stderr and output stream");
+  }
   MONARCH_ASSIGN_OR_RETURN(const LauncherSetup setup, ParseLauncherSetup(body));
   MONARCH_RETURN_IF_ERROR(loop_->WatchFd(fds[0].get(), EPOLLIN, [this](uint32_t) { OnClientDead(); }));
   client_ = std::move(fds[0]);
   session_ = setup.session;
   output_ = std::make_unique<SessionOutput>(options_.output, std::move(fds[1]), std::move(fds[2]),
+                                            fds.size() == 4 ? std::move(fds[3]) : ScopedFd(),
                                             SessionOutput::Log{setup.log_path, setup.worker_log_bytes_max});
   const std::string mark = SessionMark(setup.session.ToHex());
   end_.set_mark(mark);
@@ -174,9 +177,11 @@ absl::Status Launcher::DoLaunch(const LaunchRequest& request, ScopedFd daemon_so
         absl::StrCat("workers_max=", options_.workers_max, " of a launcher reached"));
   }
   const uint64_t key = next_key_++;
+  OutputSource source{request.label.empty() ? request.proc.ToString() : request.label, ""};
+  if (!request.output_tag.empty()) source.marker = absl::StrCat(request.output_tag, " ", request.proc.proc);
   auto worker = std::make_unique<Worker>(
       Worker::Context{loop_, lifelines_.get(), obituaries_.get(), output_.get(), this}, key, request.proc,
-      request.label.empty() ? request.proc.ToString() : request.label);
+      std::move(source));
   const WorkerBoot boot{*session_, request.proc, request.token, request.boot};
   MONARCH_RETURN_IF_ERROR(worker->Start(SpecFor(request, daemon_socket.get()), boot, failure));
   workers_.emplace(key, std::move(worker));

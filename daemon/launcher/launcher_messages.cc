@@ -171,7 +171,7 @@ Value ToBody(const LaunchRequest& launch) {
       {"env", BytesList(launch.env)},        {"cwd", Value::Bytes{launch.cwd}},
       {"rlimits", std::move(limits)},        {"cpus", Value::List(launch.cpus.begin(), launch.cpus.end())},
       {"token", Value::Bytes{launch.token}}, {"boot", Value::Bytes{launch.boot}},
-      {"label", ToUtf8(launch.label)}};
+      {"label", ToUtf8(launch.label)},       {"output_tag", ToUtf8(launch.output_tag)}};
   if (launch.umask) body["umask"] = *launch.umask;
   return body;
 }
@@ -195,6 +195,8 @@ absl::StatusOr<LaunchRequest> ParseLaunchRequest(const Value& body) {
   MONARCH_ASSIGN_OR_RETURN(launch.token, Bytes(body, "token"));
   MONARCH_ASSIGN_OR_RETURN(launch.boot, Bytes(body, "boot"));
   MONARCH_ASSIGN_OR_RETURN(launch.label, OptionalText(body, "label"));
+  MONARCH_ASSIGN_OR_RETURN(launch.output_tag, OptionalText(body, "output_tag"));
+  if (launch.output_tag.find_first_of(" \n") != std::string::npos) return Bad("output_tag", "has a blank");
   return launch;
 }
 

@@ -37,6 +37,7 @@ struct LaunchRequest {
   std::string token;  // as bytes
   std::string boot;
   std::string label;
+  std::string output_tag;  // not empty: marks its output in the client's output stream
 };
 
 struct LaunchFailure {

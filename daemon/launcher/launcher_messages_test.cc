@@ -28,6 +28,7 @@ LaunchRequest FullLaunch() {
   launch.token = std::string("\0\xff", 2);
   launch.boot = "boot";
   launch.label = "workers[0]";
+  launch.output_tag = "t1";
   return launch;
 }
 
@@ -47,6 +48,7 @@ TEST_CASE("LaunchSurvivesTheRoundTrip") {
   CHECK(back->token == launch.token);
   CHECK(back->boot == launch.boot);
   CHECK(back->label == launch.label);
+  CHECK(back->output_tag == "t1");
 }
 
 TEST_CASE("OtherMessagesSurviveTheRoundTrip") {
@@ -98,6 +100,8 @@ TEST_CASE("RefusesWhatIsOutOfRange") {
   };
   CHECK(absl::IsInvalidArgument(with("umask", 01000)));
   CHECK(absl::IsInvalidArgument(with("umask", -1)));
+  CHECK(absl::IsInvalidArgument(with("output_tag", "a b")));
+  CHECK(absl::IsInvalidArgument(with("output_tag", "a\n")));
   CHECK(absl::IsInvalidArgument(with("argv", Value::List{})));
   CHECK(absl::IsInvalidArgument(with("argv", Value::List{"text"})));
   CHECK(absl::IsInvalidArgument(with("cwd", "/text")));

@@ -13,14 +13,22 @@ namespace monarch {
 
 enum class OutputStream { kStdout, kStderr };
 
+// Whose output it is. Plain data.
+struct OutputSource {
+  std::string label;   // in the worker log
+  std::string marker;  // before each line in the client's output stream; empty: not for that
+};
+
 // Bounds of what waits for slow readers. Plain data.
 struct SessionOutputOptions {
   size_t client_buffer_bytes_max = 4 * 1024 * 1024;  // for stdout, and again for stderr
+  // What a client that formats the lines may lag behind.
+  size_t stream_buffer_bytes_max = 16 * 1024 * 1024;
   size_t log_buffer_bytes_max = 4 * 1024 * 1024;
 };
 
-// Where a session's workers' output goes: the client's stdout and stderr as it is, the worker log with
-// labels. Threading: confined to the launcher's loop.
+// Where a session's workers' output goes: the client's stdout and stderr as it is, or its output stream with
+// markers; the worker log with labels. Threading: confined to the launcher's loop.
 class SessionOutput {
  public:
   struct Log {
@@ -28,10 +36,13 @@ class SessionOutput {
     uint64_t bytes_max = 0;
   };
 
-  SessionOutput(SessionOutputOptions options, ScopedFd out, ScopedFd err, const Log& log);
+  // `marked`: the output stream; invalid: none, and marked output goes as it is.
+  SessionOutput(SessionOutputOptions options, ScopedFd out, ScopedFd err, ScopedFd marked, const Log& log);
 
   // Whole lines, or a piece of one that took long. Never blocks.
-  void Add(OutputStream stream, const std::string& label, std::string lines);
+  void Add(OutputStream stream, const OutputSource& source, std::string lines);
+  // Its process has ended, and all that it printed was added.
+  void AddEnd(const OutputSource& source);
   // The client is gone: its fds are closed as soon as can be, else whoever waits for the end of its output
   // would hang.
   void CloseClient();
@@ -41,11 +52,14 @@ class SessionOutput {
  private:
   std::unique_ptr<OutputSink> out_;
   std::unique_ptr<OutputSink> err_;
+  std::unique_ptr<OutputSink> marked_;
   std::unique_ptr<OutputSink> log_;
   bool client_closed_ = false;
 };
 
 // `lines` with "<label>| " before each, and a line end behind the last.
 std::string LabelLines(const std::string& label, const std::string& lines);
+// `lines` as they stand in an output stream (WIRE.md).
+std::string MarkLines(const std::string& marker, OutputStream stream, const std::string& lines);
 
 }  // namespace monarch

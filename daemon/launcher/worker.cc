@@ -39,8 +39,8 @@ absl::Status MakePipe(ScopedFd* read_end, ScopedFd* write_end) {
 
 }  // namespace
 
-Worker::Worker(const Context& context, uint64_t key, ProcAddress proc, std::string label)
-    : context_(context), key_(key), proc_(proc), label_(std::move(label)) {}
+Worker::Worker(const Context& context, uint64_t key, ProcAddress proc, OutputSource source)
+    : context_(context), key_(key), proc_(proc), source_(std::move(source)) {}
 
 Worker::~Worker() {
   if (waiting_) context_.loop->Cancel(wait_timer_);
@@ -69,7 +69,7 @@ absl::Status Worker::OpenChannel(ScopedFd* worker_end) {
 std::unique_ptr<OutputDrain> Worker::MakeDrain(OutputStream stream, ScopedFd pipe) {
   return std::make_unique<OutputDrain>(context_.loop, std::move(pipe), [this, stream](std::string lines) {
     if (stream == OutputStream::kStderr) stderr_tail_.Add(lines);
-    context_.output->Add(stream, label_, std::move(lines));
+    context_.output->Add(stream, source_, std::move(lines));
   });
 }
 
@@ -172,6 +172,7 @@ void Worker::OnPidfd() {
   // First: if the watcher came too late, they still wait.
   if (!start_failed_) context_.obituaries->Died(proc_, status);
   DrainOutput();
+  context_.output->AddEnd(source_);
   if (!start_failed_) Tell(report_.Reaped(status));
   context_.events->OnReaped(*this, !start_failed_);
 }

@@ -47,7 +47,7 @@ class Worker {
   };
 
   // `key`: names it to the watcher of life-lines.
-  Worker(const Context& context, uint64_t key, ProcAddress proc, std::string label);
+  Worker(const Context& context, uint64_t key, ProcAddress proc, OutputSource source);
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -84,7 +84,7 @@ class Worker {
   const Context context_;
   const uint64_t key_;
   const ProcAddress proc_;
-  const std::string label_;
+  const OutputSource source_;
 
   // Confined to the loop.
   StartedChild child_;

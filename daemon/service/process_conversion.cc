@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "message/large_body.h"
@@ -16,6 +17,7 @@ namespace monarch {
 namespace {
 
 constexpr size_t kBootBytesMax = 1024 * 1024;
+constexpr size_t kOutputTagBytesMax = 32;
 // Of a launch message beside its strings: the numbers, the label, the keys.
 constexpr size_t kLaunchOtherBytesMax = 256 * 1024;
 constexpr size_t kEntryHeadBytes = 5;
@@ -77,6 +79,12 @@ absl::StatusOr<ProcessSpec> SpecFromProto(const v1::ProcessSpec& in) {
     return Bad(absl::StrCat("boot has ", in.boot().size(), " bytes, at most ", kBootBytesMax));
   spec.boot = in.boot();
   spec.inherit_env = in.inherit_env();
+  if (in.output_tag().size() > kOutputTagBytesMax ||
+      !std::all_of(in.output_tag().begin(), in.output_tag().end(),
+                   [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)); })) {
+    return Bad("output_tag takes at most 32 letters and digits");
+  }
+  spec.output_tag = in.output_tag();
   return spec;
 }
 

@@ -39,5 +39,17 @@ TEST_CASE("SpawnNamesTheLimitOfALaunch") {
   CHECK(std::string(status.message()).find("launch_bytes_max=3932160") != std::string::npos);
 }
 
+TEST_CASE("SpawnTakesATagOfLettersAndDigits") {
+  v1::SpawnProcsRequest request = Request();
+  request.mutable_spec()->set_output_tag("mesh1");
+  const absl::StatusOr<SpawnRequest> parsed = FromProto(request, Limits());
+  REQUIRE(parsed.ok());
+  CHECK(parsed->specs[0].output_tag == "mesh1");
+  for (const std::string& bad : {std::string("a b"), std::string("a\n"), std::string(33, 'a')}) {
+    request.mutable_spec()->set_output_tag(bad);
+    CHECK(absl::IsInvalidArgument(FromProto(request, Limits()).status()));
+  }
+}
+
 }  // namespace
 }  // namespace monarch

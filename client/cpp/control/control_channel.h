@@ -31,6 +31,7 @@ struct ProcessSpec {
   std::vector<uint32_t> cpus;  // empty: as the launcher's
   std::string boot;
   bool inherit_env = false;  // the environment of the process's daemon, with `env` on top
+  std::string output_tag;    // not empty: marks its output in ClientOptions::output_stream_fd
 };
 
 struct SpawnRequest {

@@ -36,6 +36,7 @@ v1::ProcessSpec ToProto(const ProcessSpec& spec) {
   for (const uint32_t cpu : spec.cpus) out.add_cpus(cpu);
   out.set_boot(spec.boot);
   out.set_inherit_env(spec.inherit_env);
+  out.set_output_tag(spec.output_tag);
   return out;
 }
 

@@ -210,6 +210,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::StartClient(const ClientOption
   hello.name = options.name.empty() ? OwnPath() : options.name;
   hello.stdout_fd = options.stdout_fd;
   hello.stderr_fd = options.stderr_fd;
+  hello.output_stream_fd = options.output_stream_fd;
   if (!path.empty()) {
     auto socket = PacketSocket::Connect(path);
     if (!socket.ok()) return absl::UnavailableError(absl::StrCat("no monarchd: ", socket.status().message()));

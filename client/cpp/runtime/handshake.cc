@@ -120,6 +120,7 @@ absl::Status SayHello(const Hello& hello, absl::Duration timeout, Connection* co
     if (!nowhere.valid()) return ErrnoStatus("open /dev/null", errno);
     fds.push_back(hello.stdout_fd < 0 ? nowhere.get() : hello.stdout_fd);
     fds.push_back(hello.stderr_fd < 0 ? nowhere.get() : hello.stderr_fd);
+    if (hello.output_stream_fd >= 0) fds.push_back(hello.output_stream_fd);
   } else {
     body["token"] = ToValue(hello.token);
   }

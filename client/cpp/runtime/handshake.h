@@ -47,6 +47,7 @@ struct Hello {
   StartToken token;    // worker
   int stdout_fd = -1;  // client; -1: nowhere
   int stderr_fd = -1;
+  int output_stream_fd = -1;
 };
 
 // Says hello on `connection`'s daemon socket and fills in what the welcome says. Unavailable: no answer in

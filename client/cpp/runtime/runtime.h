@@ -29,6 +29,7 @@ struct ClientOptions {
   std::string name;           // shown by monarchctl; "": argv[0]
   int stdout_fd = 1;          // where the workers' output goes; -1: nowhere
   int stderr_fd = 2;
+  int output_stream_fd = -1;  // where marked output goes (WIRE.md, output stream); -1: nowhere
   Limits limits;
 };
 

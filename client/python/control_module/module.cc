@@ -63,6 +63,7 @@ ProcessSpec ToSpec(nb::handle handle) {
   for (nb::handle cpu : nb::object(dict["cpus"])) spec.cpus.push_back(nb::cast<uint32_t>(cpu));
   spec.boot = ToBytes(dict["boot"]);
   if (dict.contains("inherit_env")) spec.inherit_env = nb::cast<bool>(dict["inherit_env"]);
+  if (dict.contains("output_tag")) spec.output_tag = ToText(dict["output_tag"]);
   return spec;
 }
 

@@ -21,7 +21,8 @@ class Channel:
 
     def __init__(self, open_fd: Callable[[], int]) -> None: ...
     # one spec dict, or one for each rank: argv, env, cwd (bytes; empty: the daemon's), umask,
-    # limits [(resource, soft, hard)], cpus, boot, inherit_env (optional: the daemon's environment, env on top).
+    # limits [(resource, soft, hard)], cpus, boot, inherit_env (optional: the daemon's environment, env on top),
+    # output_tag (optional: its output goes to the client's stream under this tag).
     # hosts: a host id for each rank; none: the daemon's own. Whole or not at all over all hosts.
     def spawn_procs(
         self,

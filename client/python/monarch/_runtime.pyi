@@ -76,7 +76,9 @@ class Task:
 
 class Runtime:
     @staticmethod
-    def start_client(address: str, monarchd: str, name: str, stdout_fd: int, stderr_fd: int) -> Runtime: ...
+    def start_client(
+        address: str, monarchd: str, name: str, stdout_fd: int, stderr_fd: int, output_stream_fd: int
+    ) -> Runtime: ...
     @staticmethod
     def start_worker() -> Runtime: ...
     self_proc: Proc

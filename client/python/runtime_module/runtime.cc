@@ -183,13 +183,14 @@ nb::object StatsOf(const PyRuntime& self) {
 }
 
 PyRuntime StartClient(const std::string& address, const std::string& monarchd, const std::string& name,
-                      int stdout_fd, int stderr_fd) {
+                      int stdout_fd, int stderr_fd, int output_stream_fd) {
   ClientOptions options;
   options.address = address;
   options.monarchd_path = monarchd;
   options.name = name;
   options.stdout_fd = stdout_fd;
   options.stderr_fd = stderr_fd;
+  options.output_stream_fd = output_stream_fd;
   absl::StatusOr<std::unique_ptr<Runtime>> made = absl::UnknownError("not started");
   {
     const ReleasedGil released;

@@ -118,8 +118,11 @@ class HostMesh(MeshTrait):
             )
         owner = context().actor_instance
         functions = SetupActor.functions(bootstrap)
-        specs = self._specs(shape, procs_per_host, proc_bind, bootstrap_command)
+        output = process().add_output()
+        tag = "" if output is None else output.tag
+        specs = self._specs(shape, procs_per_host, proc_bind, bootstrap_command, tag)
         core = ProcMeshCore(_unique_name(name or "anon"), Readiness(), [], owner, procs_per_host)
+        core.output = output
         self._core.add_spawned(core)
         owner.owned.append(core)
         mesh = ProcMesh(core, shape, self, whole=True)
@@ -152,11 +155,14 @@ class HostMesh(MeshTrait):
         procs_per_host: int,
         proc_bind: list[dict[str, str]] | None,
         command: BootstrapCommand | Callable[[Point], BootstrapCommand] | None,
+        output_tag: str,
     ) -> list[dict[str, Any]]:
         """One specification for all ranks where they are alike, else one for each."""
         executable = self._core.python_executable
         default = default_bootstrap_cmd(executable)
         far = [self._is_far(rank) for rank in self._ndslice]
+        # The output of processes of other hosts stays there.
+        tags = {False: output_tag, True: ""}
         boots = {
             is_far: make_boot(
                 process().root_proc, own_interpreter=executable is None and command is None and not is_far
@@ -164,13 +170,15 @@ class HostMesh(MeshTrait):
             for is_far in set(far)
         }
         if proc_bind is None and len(boots) == 1 and not callable(command):
-            return [make_spec(command or default, boots[far[0]], far=far[0])]
+            return [make_spec(command or default, boots[far[0]], far=far[0], output_tag=tags[far[0]])]
         specs = []
         for rank in range(len(shape)):
             chosen = command(Point(rank, shape.extent)) if callable(command) else command
             bind = None if proc_bind is None else proc_bind[rank % procs_per_host]
             is_far = far[rank // procs_per_host]
-            specs.append(make_spec(chosen or default, boots[is_far], bind, far=is_far))
+            specs.append(
+                make_spec(chosen or default, boots[is_far], bind, far=is_far, output_tag=tags[is_far])
+            )
         return specs
 
     def shutdown(self) -> Future[None]:
@@ -263,6 +271,8 @@ def _spawn(
         )
         core.procs += [address for address, _ in spawned]
         core.pids = [pid for _, pid in spawned]
+        if core.output is not None:
+            core.output.set_procs(core.procs)
         owner.runtime.add_owned_mesh(
             owner.actor, core.name, "", 0, core.procs, shape.labels, shape.ndslice.sizes
         )
@@ -271,6 +281,8 @@ def _spawn(
     except Exception as error:
         if core in owner.owned:
             owner.owned.remove(core)
+        if core.output is not None:
+            core.output.finish(0.0)
         if core.procs:
             # The bootstrap function failed: whole or not at all. The session may be over, and they with it.
             with contextlib.suppress(Exception):

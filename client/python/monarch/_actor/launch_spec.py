@@ -90,7 +90,12 @@ def _cpus(text: str) -> list[int]:
 
 
 def make_spec(
-    command: BootstrapCommand, boot: bytes, bind: dict[str, str] | None = None, *, far: bool = False
+    command: BootstrapCommand,
+    boot: bytes,
+    bind: dict[str, str] | None = None,
+    *,
+    far: bool = False,
+    output_tag: str = "",
 ) -> dict[str, Any]:
     """One process' specification for the control plane. `far`: on another host, whose daemon's surroundings it gets."""
     argv = [command.program, *command.args]
@@ -116,6 +121,7 @@ def make_spec(
         "cpus": cpus,
         "boot": boot,
         "inherit_env": far,
+        "output_tag": output_tag,
     }
 
 

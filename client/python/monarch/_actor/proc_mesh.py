@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -25,6 +26,7 @@ from monarch._config.layers import layers
 
 if TYPE_CHECKING:
     from monarch._actor.host_mesh import HostMesh
+    from monarch._actor.log_stream import MeshOutput
     from monarch._actor.owned import Stopping
     from monarch._runtime import Inbox, Proc
 
@@ -32,6 +34,10 @@ T = TypeVar("T", bound=Actor)
 
 # Between a stop's TERM, which follows the grace period, and KILL.
 _KILL_AFTER_MS = 1000
+# For the last lines of processes that are gone to arrive.
+_OUTPUT_S = 3.0
+_LEVEL_INFO = 20  # logging.INFO, without importing it
+_LEVEL_MAX = 255
 
 
 class ProcMeshCore:
@@ -49,6 +55,7 @@ class ProcMeshCore:
         self.pids: list[int] = []
         self.owner = owner  # None: a reference
         self.stopped = False
+        self.output: MeshOutput | None = None  # with forwarding, in the client that spawned the processes
 
     def begin_stop(self, reason: str) -> Stopping:
         """Stops the processes on a thread of its own, for the control plane's requests block."""
@@ -78,6 +85,8 @@ class ProcMeshCore:
             self.owner.runtime.remove_owned_mesh(self.owner.actor, 0, self.name)
         grace_ms = max(1, int(layers.seconds("process_exit_timeout") * 1000))
         process().control().stop_procs(self.procs, grace_ms, _KILL_AFTER_MS, reason)
+        if self.output is not None:
+            self.output.finish(_OUTPUT_S)
 
     def leave_and_stop(self, reason: str) -> Stopping:
         """As begin_stop, for who stops the mesh before its owner ends."""
@@ -261,6 +270,51 @@ class ProcMesh(MeshTrait):
 
     async def sync_workspace(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError("a workspace is synchronised over hosts: HostMesh.sync_workspace")
+
+    async def logging_option(
+        self,
+        stream_to_client: bool = False,
+        aggregate_window_sec: float | None = None,
+        level: int = _LEVEL_INFO,
+    ) -> None:
+        """Says what becomes of the processes' output from now on, and how much their loggers say.
+
+        Until the first call, and without `stream_to_client`, it is printed as it is.
+
+        Args:
+            stream_to_client: each line is printed as "[host proc] [rank] line". It takes the configuration key
+                `enable_log_forwarding` when the processes are spawned; without, this warns.
+            aggregate_window_sec: seconds in which lines that are alike are collected and then printed as one, with
+                their number. None: each line is printed when it comes.
+            level: of the root logger in each process, 0 to 255; else ValueError.
+        """
+        from monarch._actor import log_control
+
+        if not 0 <= level <= _LEVEL_MAX:
+            raise ValueError(f"a logging level is from 0 to {_LEVEL_MAX}, not {level}")
+        if aggregate_window_sec is not None and (not stream_to_client or aggregate_window_sec < 0):
+            raise ValueError(
+                f"aggregate_window_sec={aggregate_window_sec} takes stream_to_client=True, and at least 0 seconds"
+            )
+        await self.initialized
+        output = self._core.output
+        if stream_to_client and (output is None or not any(map(output.covers, self._core.procs))):
+            warnings.warn(
+                "logging_option(stream_to_client=True) has no effect: these processes were spawned without log "
+                "forwarding, on other hosts, or not by this client. Call monarch.configure(enable_log_forwarding=True) before "
+                "spawn_procs",
+                stacklevel=2,
+            )
+        control = log_control.spawn_control(self)
+        token = None if output is None else log_control.next_token()
+        await control.apply.call(level, token)
+        if output is not None and token is not None:
+            await Future._from_function(lambda: log_control.wait_synced(self, output, token))
+            prefix = bool(layers.effective["prefix_with_rank"])
+            output.set_options(streaming=stream_to_client, window=aggregate_window_sec, prefix=prefix)
+            if stream_to_client:
+                log_control.flush_after_cells(self, output)
+        await control.stop()
 
     async def __aenter__(self) -> ProcMesh:
         if self._core.stopped:

@@ -16,10 +16,12 @@ from monarch import _runtime
 from monarch._actor.construction import LOOK_S
 from monarch._actor.context import Context, Instance, client_context
 from monarch._actor.interrupt import shorten_interrupts
+from monarch._actor.log_stream import LogStream
 from monarch._config.layers import layers
 
 if TYPE_CHECKING:
     from monarch._actor.actor_runner import ActorRunner
+    from monarch._actor.log_stream import MeshOutput
     from monarch._control import Channel
     from monarch._runtime import Message, Proc
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 _GOODBYE_S = 2.0
 # For threads in the middle of a request, afterwards.
 _BACKGROUND_S = 1.0
+# For the workers' last lines to arrive then.
+_OUTPUT_S = 1.0
 
 _FORKED = (
     "monarch cannot be used in a forked child of its client: the client's threads are not in it. Start the child "
@@ -48,6 +52,7 @@ class Process:
         self._lock = threading.Lock()
         self._control: Channel | None = None
         self._root: Instance | None = None
+        self.log_stream: LogStream | None = None  # in a client
         if is_client:
             self._root = Instance(runtime, (*self.self_proc, _runtime.ROOT_ACTOR), {"name": "root"})
             self._root_context = Context(self._root)
@@ -60,6 +65,12 @@ class Process:
             if runner.instance is not None:
                 return Context(runner.instance)
         raise RuntimeError("no actor runs in this process yet, so there is none to act for")
+
+    def add_output(self) -> MeshOutput | None:
+        """For a mesh that is being spawned: how its output is printed, if that is for this process to say."""
+        if self.log_stream is None or not layers.effective["enable_log_forwarding"]:
+            return None
+        return self.log_stream.add_mesh(self.self_proc[0], self.runtime.host_name)
 
     def control(self) -> Channel:
         """Loads gRPC."""
@@ -127,9 +138,13 @@ def _start_client() -> Process:
     name = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
     if name in ("-c", "-"):
         name = "python"
-    runtime = _runtime.Runtime.start_client(
-        "", monarchd if os.path.exists(monarchd) else "", name, _open_fd(1), _open_fd(2)
-    )
+    log_stream = LogStream()
+    try:
+        runtime = _runtime.Runtime.start_client(
+            "", monarchd if os.path.exists(monarchd) else "", name, _open_fd(1), _open_fd(2), log_stream.fd
+        )
+    finally:
+        log_stream.handed_out()
     layers.warn_of_idle()
     started = Process(runtime, is_client=True, boot={})
     if _gateway is not None:
@@ -139,6 +154,7 @@ def _start_client() -> Process:
         except BaseException:
             runtime.goodbye(_GOODBYE_S)
             raise
+    started.log_stream = log_stream
     _process = started
     client_context._val = started.default_context()
     atexit.register(shutdown)
@@ -165,6 +181,8 @@ def shutdown() -> None:
     deadline = time.monotonic() + _BACKGROUND_S
     for thread in list(ending.background):
         thread.join(max(0.0, deadline - time.monotonic()))
+    if ending.log_stream is not None:
+        ending.log_stream.finish(_OUTPUT_S)
 
 
 def _after_fork_in_child() -> None:
