@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any
 
 import pytest
 from conftest import EVENT_S, Failures
+from monarch._actor import controller
+from monarch._actor.process import process
 from monarch.actor import Actor, ActorError, endpoint, get_or_spawn_controller
 from sample_actors import Counter
 
@@ -39,3 +42,24 @@ def test_a_failed_controller_is_recorded_and_others_go_on(failures: Failures) ->
     fresh = get_or_spawn_controller("fresh", Counter, 2).get(timeout=EVENT_S)
     assert fresh.get.call_one().get(timeout=EVENT_S) == 2
     assert failures.seen == []
+
+
+def test_nobody_finds_the_controllers_started_before_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    sending, go = threading.Event(), threading.Event()
+
+    def slow(*args: object) -> None:
+        sending.set()
+        assert go.wait(EVENT_S)
+
+    monkeypatch.setattr(controller, "_send_create", slow)
+    monkeypatch.setattr(controller, "_started_in", None)
+    threads = [threading.Thread(target=controller.start_controllers, args=(process(),)) for _ in range(2)]
+    threads[0].start()
+    assert sending.wait(EVENT_S)
+    threads[1].start()
+    threads[1].join(0.1)
+    assert threads[1].is_alive()
+    go.set()
+    for thread in threads:
+        thread.join(EVENT_S)
+        assert not thread.is_alive()

@@ -57,13 +57,18 @@ def _controllers() -> ActorMesh[Any]:
 
 def start_controllers(client: Process) -> None:
     """Makes the client's Controllers actor, once; before any other process could ask for it."""
+    from monarch._actor import pickling
+
     global _started_in
+    # Held until it is sent: whoever finds it started calls it at once.
     with _lock:
         if _started_in is client:
             return
+        _send_create(client, pickling.dumps({}), pickling.dumps((Controllers, (), {})))
         _started_in = client
-    from monarch._actor import pickling
 
+
+def _send_create(client: Process, info: list[Any], spawn: list[Any]) -> None:
     root = client.default_context().actor_instance
     meta = {
         "actor": CONTROLLERS_ID,
@@ -76,10 +81,15 @@ def start_controllers(client: Process) -> None:
         "owner": list(root.address),
         "owner_label": root.label,
     }
-    parts = [*pickling.dumps({}), *pickling.dumps((Controllers, (), {}))]
     target = _runtime.Targets([(*client.self_proc, 0)], [0])
     client.runtime.send(
-        root.actor, _runtime.CREATE, target, _runtime.PICKLE, _runtime.encode_value(meta), parts, None
+        root.actor,
+        _runtime.CREATE,
+        target,
+        _runtime.PICKLE,
+        _runtime.encode_value(meta),
+        [*info, *spawn],
+        None,
     )
 
 
