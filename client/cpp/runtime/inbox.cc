@@ -83,24 +83,50 @@ bool Inbox::Over() const { return bytes_ > bounds_.bytes_max || queue_.size() > 
 
 bool Inbox::Finished() const { return queue_.empty() && (closed_ || (!unbounded_ && expected_ == 0)); }
 
+Message Inbox::Take(std::list<Message>::iterator at, Room* room) {
+  Message message = std::move(*at);
+  queue_.erase(at);
+  bytes_ -= message.header.payload_length + kMessageBytes;
+  if (over_ && bytes_ <= bounds_.bytes_max / 2 && queue_.size() <= bounds_.messages_max / 2) {
+    over_ = false;
+    for (const auto& [proc, count] : paused_) room->procs.push_back(proc);
+    paused_.clear();
+    room->words.swap(room_words_);
+  }
+  return message;
+}
+
+void Inbox::TellRoom(Room room) {
+  if (resume_ && (!room.procs.empty() || !room.words.empty())) {
+    resume_(std::move(room.procs), std::move(room.words));
+  }
+}
+
 std::optional<Message> Inbox::TryPop() {
-  std::vector<ProcAddress> procs;
-  std::vector<uint32_t> words;
   std::optional<Message> message;
+  Room room;
   {
     MutexLock lock(mu_);
     if (queue_.empty()) return std::nullopt;
-    message = std::move(queue_.front());
-    queue_.pop_front();
-    bytes_ -= message->header.payload_length + kMessageBytes;
-    if (over_ && bytes_ <= bounds_.bytes_max / 2 && queue_.size() <= bounds_.messages_max / 2) {
-      over_ = false;
-      for (const auto& [proc, count] : paused_) procs.push_back(proc);
-      paused_.clear();
-      words.swap(room_words_);
-    }
+    message = Take(queue_.begin(), &room);
   }
-  if (resume_ && (!procs.empty() || !words.empty())) resume_(std::move(procs), std::move(words));
+  TellRoom(std::move(room));
+  return message;
+}
+
+std::optional<Message> Inbox::Remove(const ProcAddress& caller, uint64_t call) {
+  std::optional<Message> message;
+  Room room;
+  {
+    MutexLock lock(mu_);
+    const auto at = std::find_if(queue_.begin(), queue_.end(), [&](const Message& queued) {
+      return queued.header.kind == FrameKind::kCall && queued.header.call_id == call &&
+             queued.header.sender.proc == caller;
+    });
+    if (at == queue_.end()) return std::nullopt;
+    message = Take(at, &room);
+  }
+  TellRoom(std::move(room));
   return message;
 }
 
@@ -178,19 +204,18 @@ bool Inbox::IsPaused(const ProcAddress& proc) const {
 
 std::list<Message> Inbox::Close() {
   std::list<Message> left;
-  std::vector<ProcAddress> procs;
-  std::vector<uint32_t> words;
+  Room room;
   {
     MutexLock lock(mu_);
     if (std::exchange(closed_, true)) return left;
     left.swap(queue_);
     bytes_ = 0;
     over_ = false;
-    for (const auto& [proc, count] : paused_) procs.push_back(proc);
+    for (const auto& [proc, count] : paused_) room.procs.push_back(proc);
     paused_.clear();
-    words.swap(room_words_);
+    room.words.swap(room_words_);
   }
-  if (resume_ && (!procs.empty() || !words.empty())) resume_(std::move(procs), std::move(words));
+  TellRoom(std::move(room));
   Tell();
   return left;
 }

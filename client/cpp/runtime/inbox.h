@@ -85,6 +85,9 @@ class Inbox {
   static constexpr uint64_t kMessageBytes = 384;
 
   std::optional<Message> TryPop();
+  // Takes a queued call out of its turn: that of the process `caller` with the number `call` there. Nothing
+  // if it is not queued (any more). From any thread.
+  std::optional<Message> Remove(const ProcAddress& caller, uint64_t call);
   bool empty() const;
   size_t size() const;
   // True when nothing more will come: all expected answers were popped, or the port or actor was closed.
@@ -116,6 +119,12 @@ class Inbox {
   Inbox(uint64_t id, std::weak_ptr<Waker> waker, Bounds bounds, Resume resume)
       : id_(id), waker_(std::move(waker)), bounds_(bounds), resume_(std::move(resume)) {}
 
+  // Whom to tell that there is room again.
+  struct Room {
+    std::vector<ProcAddress> procs;
+    std::vector<uint32_t> words;
+  };
+
   // Not accepted: closed, or nothing (more) is expected.
   Pushed Push(Message message);
   // Leaves `message` alone and remembers `word` if the inbox is over its bounds.
@@ -127,6 +136,8 @@ class Inbox {
   bool Over() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Finished() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Append(Message message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Message Take(std::list<Message>::iterator at, Room* room) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void TellRoom(Room room);
   void Tell();
 
   const uint64_t id_;
