@@ -72,6 +72,10 @@ class Actor:
     def extent(self) -> Extent:
         raise NotImplementedError(f"extent {_OF_A_MESH}")
 
+    if TYPE_CHECKING:
+
+        def __len__(self) -> int: ...
+
     def stop(self, reason: str = "stopped by client") -> Future[None]:
         raise NotImplementedError(f"stop() {_OF_A_MESH}")
 

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
-from monarch._actor.endpoint import EndpointProperty, is_coroutine_function
+from monarch._actor.endpoint import EndpointProperty, P, R, is_coroutine_function
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Concatenate, Literal
+
+    from monarch._actor.endpoint import Endpoint
+    from monarch._actor.endpoint_types import MakesConcurrentEndpoint, MakesPortEndpoint, Propagator
+    from monarch._actor.port import Port
 
 
 class ConcurrentEndpointProperty(EndpointProperty):
@@ -16,6 +24,38 @@ class ConcurrentEndpointProperty(EndpointProperty):
         self.takes_port = explicit_response_port
 
 
+@overload
+def concurrent_endpoint(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]],
+    *,
+    propagate: Propagator = ...,
+    explicit_response_port: Literal[False] = ...,
+    instrument: bool = ...,
+) -> Endpoint[P, R]: ...
+@overload
+def concurrent_endpoint(  # type: ignore[overload-cannot-match]
+    method: Callable[Concatenate[Any, ...], Coroutine[Any, Any, R]],
+    *,
+    propagate: Propagator = ...,
+    explicit_response_port: Literal[False] = ...,
+    instrument: bool = ...,
+) -> Endpoint[..., R]: ...
+@overload
+def concurrent_endpoint(
+    method: Callable[Concatenate[Any, Port[R], P], Coroutine[Any, Any, Any]],
+    *,
+    propagate: Propagator = ...,
+    explicit_response_port: Literal[True],
+    instrument: bool = ...,
+) -> Endpoint[P, R]: ...
+@overload
+def concurrent_endpoint(
+    *, propagate: Propagator = ..., explicit_response_port: Literal[False] = ..., instrument: bool = ...
+) -> MakesConcurrentEndpoint: ...
+@overload
+def concurrent_endpoint(
+    *, propagate: Propagator = ..., explicit_response_port: Literal[True], instrument: bool = ...
+) -> MakesPortEndpoint: ...
 def concurrent_endpoint(
     method: Any = None,
     *,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 from monarch import _runtime
 from monarch._actor.actor import Actor
@@ -17,6 +18,7 @@ from monarch._actor.process import Process, process
 from monarch._actor.readiness import Readiness
 from monarch._actor.shape import Shape
 
+P = ParamSpec("P")
 T = TypeVar("T", bound=Actor)
 
 # The same in every client, so that whoever knows the client's process can call it; ids that are handed out are larger.
@@ -93,7 +95,9 @@ def _send_create(client: Process, info: list[Any], spawn: list[Any]) -> None:
     )
 
 
-def get_or_spawn_controller(name: str, Class: type[T], *args: Any, **kwargs: Any) -> Future[T]:
+def get_or_spawn_controller(
+    name: str, Class: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> Future[T]:
     """The actor of that name in the client's process; the first call for a name creates it."""
     owner = process()
     if owner.is_client:

@@ -6,7 +6,7 @@ import functools
 import random
 from collections.abc import Callable, Generator, Iterator
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from monarch import _runtime
 from monarch._actor import peer_semantics, pickling
@@ -17,22 +17,18 @@ from monarch._actor.future import Future
 from monarch._actor.receiver import Receiver
 
 if TYPE_CHECKING:
-    from typing import Concatenate
-
-    from typing_extensions import ParamSpec
+    from collections.abc import Coroutine
+    from typing import Concatenate, Literal
 
     from monarch._actor.context import Instance
+    from monarch._actor.endpoint_types import MakesEndpoint, MakesPortEndpoint, Propagator
     from monarch._actor.port import Port
     from monarch._actor.readiness import Readiness
     from monarch._actor.shape import Shape
     from monarch._actor.value_mesh import ValueMesh
     from monarch._runtime import Inbox, Targets
 
-    P = ParamSpec("P")
-else:
-    # The names are only used in annotations, which nobody evaluates here.
-    P = TypeVar("P")
-
+P = ParamSpec("P")
 R = TypeVar("R")
 A = TypeVar("A")
 
@@ -77,12 +73,52 @@ class EndpointProperty:
 
 @overload
 def endpoint(
-    method: Callable[Concatenate[Any, P], Any], *, propagate: Any = ..., instrument: bool = ...
-) -> Endpoint[P, Any]: ...
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]],
+    *,
+    propagate: Propagator = ...,
+    explicit_response_port: Literal[False] = ...,
+    instrument: bool = ...,
+) -> Endpoint[P, R]: ...
 @overload
 def endpoint(
-    *, propagate: Any = ..., explicit_response_port: bool = ..., instrument: bool = ...
-) -> Callable[[Callable[..., Any]], Endpoint[..., Any]]: ...
+    method: Callable[Concatenate[Any, P], R],
+    *,
+    propagate: Propagator = ...,
+    explicit_response_port: Literal[False] = ...,
+    instrument: bool = ...,
+) -> Endpoint[P, R]: ...
+@overload
+def endpoint(  # type: ignore[overload-cannot-match]
+    method: Callable[Concatenate[Any, ...], Coroutine[Any, Any, R]],
+    *,
+    propagate: Propagator = ...,
+    explicit_response_port: Literal[False] = ...,
+    instrument: bool = ...,
+) -> Endpoint[..., R]: ...
+@overload
+def endpoint(  # type: ignore[overload-cannot-match]
+    method: Callable[Concatenate[Any, ...], R],
+    *,
+    propagate: Propagator = ...,
+    explicit_response_port: Literal[False] = ...,
+    instrument: bool = ...,
+) -> Endpoint[..., R]: ...
+@overload
+def endpoint(
+    method: Callable[Concatenate[Any, Port[R], P], Any],
+    *,
+    propagate: Propagator = ...,
+    explicit_response_port: Literal[True],
+    instrument: bool = ...,
+) -> Endpoint[P, R]: ...
+@overload
+def endpoint(
+    *, propagate: Propagator = ..., explicit_response_port: Literal[False] = ..., instrument: bool = ...
+) -> MakesEndpoint: ...
+@overload
+def endpoint(
+    *, propagate: Propagator = ..., explicit_response_port: Literal[True], instrument: bool = ...
+) -> MakesPortEndpoint: ...
 def endpoint(
     method: Any = None,
     *,
@@ -313,10 +349,10 @@ class Endpoint(Generic[P, R]):
 
 
 def send(
-    endpoint: Endpoint[Any, Any],
+    endpoint: Endpoint[..., R],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    port: Port[Any] | None = None,
+    port: Port[R] | None = None,
     selection: str = "all",
 ) -> None:
     """Sends a call whose answers go to `port`; without one, as `broadcast`. `selection` is "all" or "choose"."""
@@ -351,7 +387,7 @@ INVOKE = "_monarch_invoke"
 INVOKE_EXPLICIT = "_monarch_invoke_explicit"
 
 
-class _BoundMethodEndpoint(Endpoint[Any, Any]):
+class _BoundMethodEndpoint(Endpoint[..., Any]):
     def __init__(self, target: NotAnEndpoint, invoke: str) -> None:
         super().__init__(target._mesh, invoke, None)
         self._method_name = target._name
@@ -361,24 +397,40 @@ class _BoundMethodEndpoint(Endpoint[Any, Any]):
         return super()._pack((self._method_name, args, kwargs), {})
 
 
+@overload
 def as_endpoint(
-    bound: Any, *, propagate: Any = None, explicit_response_port: bool = False
-) -> Endpoint[Any, Any]:
+    bound: Callable[P, Coroutine[Any, Any, R]],
+    *,
+    propagate: Propagator = ...,
+    explicit_response_port: Literal[False] = ...,
+) -> Endpoint[P, R]: ...
+@overload
+def as_endpoint(
+    bound: Callable[P, R], *, propagate: Propagator = ..., explicit_response_port: Literal[False] = ...
+) -> Endpoint[P, R]: ...
+@overload
+def as_endpoint(
+    bound: Callable[Concatenate[Port[R], P], Any],
+    *,
+    propagate: Propagator = ...,
+    explicit_response_port: Literal[True],
+) -> Endpoint[P, R]: ...
+def as_endpoint(bound: Any, *, propagate: Any = None, explicit_response_port: bool = False) -> Any:
     """An endpoint for a plain method, as found on a mesh."""
     if not isinstance(bound, NotAnEndpoint):
         raise ValueError(f"as_endpoint takes a method of a mesh that is not an endpoint, not {bound!r}")
     return _BoundMethodEndpoint(bound, INVOKE_EXPLICIT if explicit_response_port else INVOKE)
 
 
-class Accumulator(Generic[R, A]):
+class Accumulator(Generic[P, R, A]):
     """Folds the answers of a mesh, in the order in which they arrive."""
 
-    def __init__(self, endpoint: Endpoint[Any, R], identity: A, combine: Callable[[A, R], A]) -> None:
+    def __init__(self, endpoint: Endpoint[P, R], identity: A, combine: Callable[[A, R], A]) -> None:
         self._endpoint = endpoint
         self._identity = identity
         self._combine = combine
 
-    def accumulate(self, *args: Any, **kwargs: Any) -> Future[A]:
+    def accumulate(self, *args: P.args, **kwargs: P.kwargs) -> Future[A]:
         """Calls the endpoint on every member now; the future has combine(...combine(identity, first)..., last)."""
         futures = list(self._endpoint.stream(*args, **kwargs))
 

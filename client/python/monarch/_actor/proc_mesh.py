@@ -9,7 +9,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from monarch import _runtime
 from monarch._actor import mock, peer_semantics, pickling
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from monarch._actor.owned import Stopping
     from monarch._runtime import Inbox, Proc
 
+P = ParamSpec("P")
 T = TypeVar("T", bound=Actor)
 
 # Between a stop's TERM, which follows the grace period, and KILL.
@@ -162,7 +163,7 @@ class ProcMesh(MeshTrait):
             raise NotImplementedError("process ids are known where the processes were spawned")
         return [self._core.pids[rank] for rank in self._ndslice]
 
-    def spawn(self, name: str, Class: type[T], *args: Any, **kwargs: Any) -> T:
+    def spawn(self, name: str, Class: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Creates one actor in each process and returns the mesh of them, at once.
 
         Args:
