@@ -277,6 +277,9 @@ TEST_CASE("TheLauncherTellsAFailureToWhoHasARingAndLeavesAStopToTheDaemon") {
   CHECK_FALSE(board->EndOf(peer).has_value());
   const auto bit = static_cast<uint32_t>(*introduced.body["local_bit"].AsInt());
   uint64_t marks[kRingBits / 64];
+  // The launcher knows of the ring once it has done what the daemon asked for after it.
+  v1::SpawnProcsResponse others;
+  REQUIRE(harness.Spawn(harness.SpawnOf("2", {"ready"}), &others).ok());
   SECTION("a failure") {
     kill(static_cast<pid_t>(worker.pid()), SIGKILL);
     REQUIRE(

@@ -18,7 +18,7 @@ absl::StatusOr<std::unique_ptr<Obituaries>> Obituaries::Create() {
 absl::Status Obituaries::Add(const ProcAddress& proc, ScopedFd doorbell) {
   MONARCH_ASSIGN_OR_RETURN(Doorbell pages, Doorbell::AttachPages(std::move(doorbell)));
   MutexLock lock(mu_);
-  if (!doorbells_.try_emplace(proc, std::make_shared<Doorbell>(std::move(pages))).second) {
+  if (!doorbells_.try_emplace(proc, std::move(pages)).second) {
     return absl::AlreadyExistsError(absl::StrCat("doorbell of ", proc.ToString()));
   }
   links_.Add(proc);
@@ -65,22 +65,16 @@ void Obituaries::LifelineFired(uint64_t key) {
 }
 
 void Obituaries::Died(const ProcAddress& proc, const ExitStatus& cause) {
-  struct Target {
-    std::shared_ptr<Doorbell> doorbell;
-    uint32_t bit;
-  };
-  std::vector<Target> targets;
-  {
-    MutexLock lock(mu_);
-    const std::optional<std::vector<DeathLinks::Ring>> rings = links_.OnDeath(proc, cause);
-    if (!rings) return;
-    board_.Write(proc, cause.ToWaitStatus());
-    for (const DeathLinks::Ring& ring : *rings) {
-      const auto found = doorbells_.find(ring.proc);
-      if (found != doorbells_.end()) targets.push_back({found->second, ring.bit});
-    }
+  // Held until all are told: whoever is refused as the second reports to the daemon next, whose word comes
+  // last.
+  MutexLock lock(mu_);
+  const std::optional<std::vector<DeathLinks::Ring>> rings = links_.OnDeath(proc, cause);
+  if (!rings) return;
+  board_.Write(proc, cause.ToWaitStatus());
+  for (const DeathLinks::Ring& ring : *rings) {
+    const auto found = doorbells_.find(ring.proc);
+    if (found != doorbells_.end()) found->second.TellPeerDead(ring.bit);
   }
-  for (const Target& target : targets) target.doorbell->TellPeerDead(target.bit);
 }
 
 void Obituaries::Forget(const ProcAddress& proc) {

@@ -54,7 +54,7 @@ class Obituaries {
   Mutex mu_;
   DeathBoard board_ ABSL_GUARDED_BY(mu_);
   DeathLinks links_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_map<ProcAddress, std::shared_ptr<Doorbell>> doorbells_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<ProcAddress, Doorbell> doorbells_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<uint64_t, Process> watched_ ABSL_GUARDED_BY(mu_);
 };
 
