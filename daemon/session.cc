@@ -29,18 +29,23 @@ std::string BoundedText(const Value& value) {
   return text;
 }
 
+SessionIdentity NewIdentity(DaemonContext* context) {
+  const SessionId id = SessionId::Random();
+  return {.id = id, .mark = id, .client = ProcAddress{context->host, context->next_proc++, 1}, .ticket = {}};
+}
+
 }  // namespace
 
-Session::Session(DaemonContext* context, Client client, OpenControl open_control,
+Session::Session(DaemonContext* context, const SessionIdentity& identity, OpenControl open_control,
                  absl::AnyInvocable<void(Session*)> gone)
     : context_(context),
-      id_(SessionId::Random()),
-      mark_(id_),
+      id_(identity.id),
+      mark_(identity.mark),
       started_(context->loop->Now()),
-      client_address_{context->host, context->next_proc++, 1},
+      client_address_(identity.client),
       alive_(std::make_shared<bool>(true)),
-      is_guest_(false),
-      client_(std::move(client)),
+      is_guest_(identity.is_guest),
+      ticket_(identity.ticket),
       open_control_(std::move(open_control)),
       gone_(std::move(gone)),
       procs_(kTombstonesMax),
@@ -49,7 +54,12 @@ Session::Session(DaemonContext* context, Client client, OpenControl open_control
       spawner_(this, absl::Milliseconds(context->limits.spawn_phase_ms)),
       stopper_(this),
       hosts_(context, id_, this),
-      spread_(this) {
+      spread_(this) {}
+
+Session::Session(DaemonContext* context, Client client, OpenControl open_control,
+                 absl::AnyInvocable<void(Session*)> gone)
+    : Session(context, NewIdentity(context), std::move(open_control), std::move(gone)) {
+  client_ = std::move(client);
   ProcRecord record;
   record.description.address = client_address_;
   record.description.pid = client_.pid;

@@ -87,6 +87,10 @@ class Session : public NativeConnection::Handler,
   const std::map<ActorAddress, ActorRecord>& actors() const { return actors_; }
 
  private:
+  // What both kinds begin with.
+  Session(DaemonContext* context, const SessionIdentity& identity, OpenControl open_control,
+          absl::AnyInvocable<void(Session*)> gone);
+
   enum class State { kRunning, kEnding, kSweeping, kGone };
 
   // NativeConnection::Handler

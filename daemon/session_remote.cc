@@ -43,23 +43,14 @@ ScopedFd DupOf(int fd) {
 
 Session::Session(DaemonContext* context, Home home, std::unique_ptr<PacketStream> stream,
                  OpenControl open_control, absl::AnyInvocable<void(Session*)> gone)
-    : context_(context),
-      id_(home.session),
-      mark_(Id128{id_.high ^ context->host.high, id_.low ^ context->host.low}),
-      started_(context->loop->Now()),
-      client_address_(home.client),
-      alive_(std::make_shared<bool>(true)),
-      is_guest_(true),
-      ticket_(home.ticket),
-      open_control_(std::move(open_control)),
-      gone_(std::move(gone)),
-      procs_(kTombstonesMax),
-      introducer_(context->ring_links_max),
-      pauses_(static_cast<size_t>(context->limits.relay_pause_bytes)),
-      spawner_(this, absl::Milliseconds(context->limits.spawn_phase_ms)),
-      stopper_(this),
-      hosts_(context, id_, this),
-      spread_(this) {
+    : Session(context,
+              {.id = home.session,
+               .mark = SessionId(
+                   Id128{home.session.high ^ context->host.high, home.session.low ^ context->host.low}),
+               .client = home.client,
+               .is_guest = true,
+               .ticket = home.ticket},
+              std::move(open_control), std::move(gone)) {
   client_.uid = home.uid;
   client_.pid = static_cast<pid_t>(home.client_pid);
   client_.name = home.client_name;

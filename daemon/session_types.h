@@ -25,6 +25,15 @@ struct ActorRecord {
   bool failed = false;
 };
 
+// What a session's part on this host is known by.
+struct SessionIdentity {
+  SessionId id;
+  SessionId mark;  // of its processes' environment: another one for each part
+  ProcAddress client;
+  bool is_guest = false;
+  StartToken ticket;
+};
+
 // The client of a session, on this host.
 struct SessionClient {
   uid_t uid = 0;
