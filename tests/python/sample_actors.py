@@ -7,7 +7,17 @@ import signal
 import threading
 from typing import Any
 
-from monarch.actor import Actor, context, current_rank, current_size, endpoint, this_host, this_proc
+from monarch.actor import (
+    Actor,
+    HostMesh,
+    ProcMesh,
+    context,
+    current_rank,
+    current_size,
+    endpoint,
+    this_host,
+    this_proc,
+)
 
 
 class Counter(Actor):
@@ -171,3 +181,44 @@ class Cleaning(Actor):
     def __cleanup__(self, exc: Exception | None) -> None:
         with open(self.path, "a", encoding="utf-8") as file:
             file.write(f"cleanup {exc is not None} {'failed on purpose' in str(exc)}\n")
+
+
+class Probe(Actor):
+    """Tells where it is, and spawns there."""
+
+    @endpoint
+    def pid(self) -> int:
+        return os.getpid()
+
+    @endpoint
+    def host(self) -> HostMesh:
+        return this_host()
+
+    @endpoint
+    def proc(self) -> ProcMesh:
+        return this_proc()
+
+    @endpoint
+    def variable(self, name: str) -> str | None:
+        return os.environ.get(name)
+
+    @endpoint
+    def directory(self) -> str:
+        return os.getcwd()
+
+    @endpoint
+    def cpus(self) -> list[int]:
+        return sorted(os.sched_getaffinity(0))
+
+    @endpoint
+    def ask(self, other: Any) -> int:
+        pid: int = other.pid.call_one().get()
+        return pid
+
+    @endpoint
+    def spawn_nested(self) -> Any:
+        return this_host().spawn_procs({"inner": 2}).spawn("nested", Probe)
+
+    @endpoint
+    def spawn_here(self) -> Any:
+        return this_proc().spawn("here", Probe)

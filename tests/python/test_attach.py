@@ -1,4 +1,4 @@
-"""Hosts that are attached to: spec 1.8 and 1.13, and the jobs layer that tests of actor programs use."""
+"""Hosts that are attached to, and jobs, which start them."""
 
 from __future__ import annotations
 
@@ -13,53 +13,21 @@ from typing import Any
 
 import pytest
 from conftest import EVENT_S, Failures, wait_gone
-from monarch import _control
 from monarch._actor.future import Future
 from monarch.actor import (
-    Actor,
     HostMesh,
     Slice,
     attach,
     attach_to_workers,
-    endpoint,
     hosts_from_config,
     run_worker_loop_forever,
     this_host,
 )
 from monarch.config import configured
 from monarch.job import JobState, LoginJob, ProcessJob, ProcessState
+from sample_actors import Probe
 
-needs_hosts = pytest.mark.skipif(
-    not hasattr(_control.Channel, "attach_host"), reason="this build serves one host"
-)
 TRUST = "trust_all_connections"
-
-
-class Probe(Actor):
-    @endpoint
-    def pid(self) -> int:
-        return os.getpid()
-
-    @endpoint
-    def host(self) -> HostMesh:
-        return this_host()
-
-    @endpoint
-    def variable(self, name: str) -> str | None:
-        return os.environ.get(name)
-
-    @endpoint
-    def directory(self) -> str:
-        return os.getcwd()
-
-    @endpoint
-    def ask(self, other: Any) -> int:
-        pid: int = other.pid.call_one().get()
-        return pid
-
-    @endpoint
-    def spawn_nested(self) -> Any:
-        return this_host().spawn_procs({"inner": 2}).spawn("nested", Probe)
 
 
 @pytest.fixture
@@ -115,7 +83,6 @@ def test_attach_comes_before_all_else() -> None:
 # --- attach ---
 
 
-@needs_hosts
 def test_attached_hosts_have_one_dimension_and_are_ready_once_all_are(job: Any) -> None:
     hosts = job(2).state(cached_path=None).hosts
     assert dict(hosts.extent) == {"hosts": 2}
@@ -124,7 +91,6 @@ def test_attached_hosts_have_one_dimension_and_are_ready_once_all_are(job: Any) 
     assert not hosts.stream_logs
 
 
-@needs_hosts
 def test_a_host_that_does_not_answer_fails_the_mesh_and_is_named(job: Any, tmp_path: Any) -> None:
     made = job(1)
     made.apply()
@@ -138,7 +104,6 @@ def test_a_host_that_does_not_answer_fails_the_mesh_and_is_named(job: Any, tmp_p
         hosts.spawn_procs().initialized.get(timeout=EVENT_S)
 
 
-@needs_hosts
 def test_addresses_may_be_futures(job: Any) -> None:
     made = job(1)
     made.apply()
@@ -152,7 +117,6 @@ def start_worker(address: str, **options: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", program], **options)
 
 
-@needs_hosts
 @pytest.mark.parametrize("form", ["ipc", "tcp", "alias", "fd"])
 def test_a_worker_loop_serves_its_address_and_ends_with_0(failures: Any, tmp_path: Any, form: str) -> None:
     listening = socket.socket()
@@ -184,7 +148,6 @@ def test_a_worker_loop_serves_its_address_and_ends_with_0(failures: Any, tmp_pat
         worker.wait()
 
 
-@needs_hosts
 def test_processes_are_laid_out_host_by_host(job: Any) -> None:
     hosts = job(2).state(cached_path=None).hosts
     procs = hosts.spawn_procs({"gpus": 2})
@@ -199,7 +162,6 @@ def test_processes_are_laid_out_host_by_host(job: Any) -> None:
     assert procs.slice(hosts=1, gpus=0).host_mesh == hosts.slice(hosts=1)
 
 
-@needs_hosts
 def test_actors_of_all_hosts_reach_each_other_and_the_client(job: Any, spawn_procs: Any) -> None:
     probes = job(2).state(cached_path=None).hosts.spawn_procs().spawn("probes", Probe)
     here = spawn_procs().spawn("here", Probe)
@@ -209,7 +171,6 @@ def test_actors_of_all_hosts_reach_each_other_and_the_client(job: Any, spawn_pro
     assert here.ask.call_one(first).get(timeout=EVENT_S) == first.pid.call_one().get()
 
 
-@needs_hosts
 def test_a_nested_spawn_stays_on_the_actors_host(job: Any) -> None:
     hosts = job(2, MONARCH_TEST_JOB="yes").state(cached_path=None).hosts
     probe = hosts.spawn_procs().spawn("probes", Probe).slice(hosts=1)
@@ -222,7 +183,6 @@ def test_a_nested_spawn_stays_on_the_actors_host(job: Any) -> None:
 # --- stop and shutdown ---
 
 
-@needs_hosts
 def test_shutdown_ends_the_processes_and_the_workers(job: Any) -> None:
     made = job(2)
     hosts = made.state(cached_path=None).hosts
@@ -236,14 +196,12 @@ def test_shutdown_ends_the_processes_and_the_workers(job: Any) -> None:
         hosts.shutdown().get(timeout=EVENT_S)
 
 
-@needs_hosts
 def test_shutdown_waits_for_pending_spawns(job: Any) -> None:
     hosts = job(1).state(cached_path=None).hosts
     hosts.spawn_procs()
     assert hosts.shutdown().get(timeout=EVENT_S) is None
 
 
-@needs_hosts
 def test_a_shutdown_that_nobody_looks_at_ends_nothing(job: Any) -> None:
     hosts = job(1).state(cached_path=None).hosts
     hosts.shutdown()
@@ -251,7 +209,6 @@ def test_a_shutdown_that_nobody_looks_at_ends_nothing(job: Any) -> None:
     assert len(pids_of(hosts.spawn_procs().spawn("probe", Probe))) == 1
 
 
-@needs_hosts
 def test_stop_ends_what_the_mesh_spawned_and_keeps_the_workers(job: Any) -> None:
     made = job(2)
     first, second = made.state(cached_path=None).hosts, made.state(cached_path=None).hosts
@@ -265,7 +222,6 @@ def test_stop_ends_what_the_mesh_spawned_and_keeps_the_workers(job: Any) -> None
     assert len(pids_of(again.spawn_procs().spawn("again", Probe))) == 2
 
 
-@needs_hosts
 def test_slices_and_unpickled_meshes_do_not_end_hosts(job: Any) -> None:
     hosts = job(2).state(cached_path=None).hosts
     for reference in (hosts.slice(hosts=0), pickle.loads(pickle.dumps(hosts))):
@@ -283,14 +239,12 @@ async def _use_and_leave(hosts: HostMesh) -> None:
         pass
 
 
-@needs_hosts
 def test_leaving_a_with_block_shuts_down_and_it_cannot_be_entered_again(job: Any) -> None:
     hosts = job(1).state(cached_path=None).hosts
     with pytest.raises(RuntimeError, match="HostMesh has already been shut down"):
         asyncio.run(_use_and_leave(hosts))
 
 
-@needs_hosts
 def test_hosts_from_config_gives_two_local_hosts(failures: Any) -> None:
     hosts = hosts_from_config("any")
     assert dict(hosts.extent) == {"hosts": 2}
@@ -310,7 +264,6 @@ print(hosts.initialized.get(timeout=20), hosts == this_host())
 """
 
 
-@needs_hosts
 def test_attach_joins_at_the_first_use_and_this_host_stays_local(job: Any, run_python: Any) -> None:
     made = job(1)
     made.apply()
@@ -388,7 +341,6 @@ class LocalLogin(LoginJob):
         return ProcessState(self.started[-1].pid, address)
 
 
-@needs_hosts
 def test_a_login_job_starts_a_worker_on_each_host(failures: Any, tmp_path: Any) -> None:
     job = LocalLogin(str(tmp_path))
     job.add_mesh("hosts", ["one", "two"])
@@ -396,6 +348,22 @@ def test_a_login_job_starts_a_worker_on_each_host(failures: Any, tmp_path: Any) 
         hosts = job.state(cached_path=None).hosts
         assert len(pids_of(hosts.spawn_procs().spawn("probes", Probe))) == 2
         assert hosts.shutdown().get(timeout=EVENT_S) is None
+    finally:
+        job.kill()
+        for worker in job.started:
+            worker.wait(EVENT_S)
+
+
+def test_a_login_job_starts_one_worker_on_a_host_of_two_meshes(failures: Any, tmp_path: Any) -> None:
+    job = LocalLogin(str(tmp_path))
+    job.add_mesh("one", ["shared"])
+    job.add_mesh("other", ["shared"])
+    try:
+        state = job.state(cached_path=None)
+        assert len(job.started) == 1
+        for hosts in (state.one, state.other):
+            assert len(pids_of(hosts.spawn_procs().spawn("probes", Probe))) == 1
+        assert state.one.shutdown().get(timeout=EVENT_S) is None
     finally:
         job.kill()
         for worker in job.started:

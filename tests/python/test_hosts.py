@@ -1,4 +1,4 @@
-"""Meshes of hosts and of processes: spec 1.8 and 1.9, as far as one host goes."""
+"""Meshes of hosts and of processes, as far as one host goes."""
 
 from __future__ import annotations
 
@@ -16,48 +16,16 @@ from monarch._actor.proc_mesh import (
 )
 from monarch._actor.setup_actor import SetupActor
 from monarch.actor import (
-    Actor,
     ActorError,
-    HostMesh,
     ProcMesh,
     Shape,
     Slice,
     context,
     default_bootstrap_cmd,
-    endpoint,
     this_host,
     this_proc,
 )
-
-
-class Probe(Actor):
-    @endpoint
-    def pid(self) -> int:
-        return os.getpid()
-
-    @endpoint
-    def host(self) -> HostMesh:
-        return this_host()
-
-    @endpoint
-    def proc(self) -> ProcMesh:
-        return this_proc()
-
-    @endpoint
-    def spawn_nested(self) -> Any:
-        return this_host().spawn_procs({"inner": 2}).spawn("nested", Probe)
-
-    @endpoint
-    def spawn_here(self) -> Any:
-        return this_proc().spawn("here", Probe)
-
-    @endpoint
-    def variable(self, name: str) -> str | None:
-        return os.environ.get(name)
-
-    @endpoint
-    def cpus(self) -> list[int]:
-        return sorted(os.sched_getaffinity(0))
+from sample_actors import Probe
 
 
 def test_this_host_has_no_dimensions_and_is_the_host_of_this_proc() -> None:

@@ -34,9 +34,9 @@ class LoginJob(JobTrait):
         if client_script is not None:
             raise RuntimeError("a LoginJob cannot run a client script")
         try:
-            for hosts in self._meshes.values():
-                for host in hosts:
-                    self._host_to_pid[host] = self._start_host(host)
+            # A host may be in several meshes, and has one worker loop all the same.
+            for host in dict.fromkeys(host for hosts in self._meshes.values() for host in hosts):
+                self._host_to_pid[host] = self._start_host(host)
         except BaseException:
             self._kill()
             raise

@@ -27,21 +27,29 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def _has_ended(pidfd: int, timeout_s: float) -> bool:
+    # Not select(), which takes no fd above 1023.
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(timeout_s * 1000))
+
+
 def end_all(pids: Iterable[int], grace_s: float) -> None:
-    """TERM to each, KILL to those that are still there after the grace. Returns when all are gone."""
+    """TERM to each, KILL to those that are still there after the grace. Returns when all are gone, or after twice the
+    grace."""
     fds: dict[int, int] = {}
     for pid in pids:
         with contextlib.suppress(OSError):
             fds[os.pidfd_open(pid)] = pid
     try:
         for deadline_s, number in ((grace_s, signal.SIGTERM), (grace_s, signal.SIGKILL)):
-            left = [fd for fd in fds if not select.select([fd], [], [], 0)[0]]
+            left = [fd for fd in fds if not _has_ended(fd, 0.0)]
             for fd in left:
                 with contextlib.suppress(OSError):
                     signal.pidfd_send_signal(fd, number)
             deadline = time.monotonic() + deadline_s
             for fd in left:
-                select.select([fd], [], [], max(0.0, deadline - time.monotonic()))
+                _has_ended(fd, max(0.0, deadline - time.monotonic()))
     finally:
         for fd in fds:
             os.close(fd)
