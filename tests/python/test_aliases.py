@@ -158,7 +158,7 @@ def test_addresses_print_and_parse() -> None:
     assert (address.label, address.proc_label, address.proc_id) == ("a", "p", "p@tcp://host:1")
     assert str(address) == "a.p@tcp://host:1"
     assert {address, addr(addr="tcp://host:1", proc_name="p", actor_name="a")} == {address}
-    with pytest.raises(ValueError, match="not an actor's address"):
+    with pytest.raises(ValueError, match="no address of an actor"):
         addr.from_string("a")
 
 

@@ -71,12 +71,7 @@ class HostMesh(MeshTrait):
     @property
     def initialized(self) -> Future[bool]:
         """Done when all hosts are attached."""
-
-        def wait() -> bool:
-            self._core.readiness.wait()
-            return True
-
-        return Future._from_function(wait)
+        return Future._from_function(self._core.readiness.wait_true)
 
     def with_python_executable(self, path: str) -> HostMesh:
         """The same hosts, whose processes run another interpreter, and so do the processes that those spawn.

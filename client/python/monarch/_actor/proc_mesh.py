@@ -149,12 +149,7 @@ class ProcMesh(MeshTrait):
     @property
     def initialized(self) -> Future[bool]:
         """Done when the processes are up and the bootstrap function has run in each."""
-
-        def wait() -> bool:
-            self._core.readiness.wait()
-            return True
-
-        return Future._from_function(wait)
+        return Future._from_function(self._core.readiness.wait_true)
 
     def pids(self) -> list[int]:
         """The processes' ids on their hosts, in the order of ranks; waits until they are up."""

@@ -90,6 +90,11 @@ class Readiness:
         if self.error is not None:
             raise self.error
 
+    def wait_true(self) -> bool:
+        """wait(), for the futures that are True when done."""
+        self.wait()
+        return True
+
     def wait_to_refer(self) -> None:
         """As wait(), for a reference that is pickled: what is sent is sent once the mesh is known."""
         if not self.ready:
