@@ -114,7 +114,8 @@ bool DaemonHarness::Hello(int64_t protocol) {
 }
 
 void DaemonHarness::Send(ControlType type, uint32_t request, Value::Map body, const std::vector<int>& fds) {
-  const auto sent = socket.TrySend(EncodeControl(ControlMessage{type, request, Value(std::move(body))}), fds);
+  const auto sent =
+      socket.TrySend(*EncodeControl(ControlMessage{type, request, Value(std::move(body))}), fds);
   MONARCH_CHECK(sent.ok() && *sent);
 }
 

@@ -41,7 +41,7 @@ bool Receive(PacketSocket& socket, Packet* packet, int timeout_ms) {
 }
 
 void Send(PacketSocket& socket, const ControlMessage& message, absl::Span<const int> fds = {}) {
-  MONARCH_CHECK(*socket.TrySend(EncodeControl(message), fds));
+  MONARCH_CHECK(*socket.TrySend(*EncodeControl(message), fds));
 }
 
 void EchoFrame(PacketSocket& socket, const Packet& packet) {

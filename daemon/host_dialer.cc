@@ -105,7 +105,8 @@ class Dialer final : public HostDialer {
           absl::StrCat("attach host ", address_.text, ": the daemon there is another user's")));
     }
     // A hello fits any fresh socket's buffer.
-    const absl::StatusOr<bool> sent = stream_->TrySend(hello_, {});
+    if (!hello_.ok()) return Finish(hello_.status());
+    const absl::StatusOr<bool> sent = stream_->TrySend(*hello_, {});
     if (!sent.ok() || !*sent) return Absent(ECONNRESET);
     loop_->Unwatch(stream_->fd());
     const absl::Status watched = loop_->WatchFd(stream_->fd(), EPOLLIN, [this](uint32_t) { OnAnswer(); });
@@ -138,7 +139,7 @@ class Dialer final : public HostDialer {
 
   EventLoop* const loop_;
   const HostAddress address_;
-  const std::string hello_;
+  const absl::StatusOr<std::string> hello_;
   const absl::Duration deadline_;
   const absl::Duration timeout_;
   Done done_;

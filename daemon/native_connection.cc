@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/status_macros.h"
 
 namespace monarch {
 namespace {
@@ -73,7 +74,7 @@ void NativeConnection::DrainNow() {
 }
 
 absl::Status NativeConnection::TrySend(const ControlMessage& message, absl::Span<const int> fds) {
-  std::string bytes = EncodeControl(message);
+  MONARCH_ASSIGN_OR_RETURN(std::string bytes, EncodeControl(message));
   if (bytes.size() > PacketSocket::kPacketBytesMax) {
     return absl::InvalidArgumentError(
         absl::StrCat("send message: ", bytes.size(), " bytes, at most ", PacketSocket::kPacketBytesMax));

@@ -208,7 +208,8 @@ void RefusePeer(PeerListener::Connection connection, const absl::Status& why) {
   const ControlMessage refusal{
       ControlType::kRefused, 1,
       Value::Map{{"code", Value(why.raw_code())}, {"message", Value(std::string(why.message()))}}};
-  static_cast<void>(connection.stream->TrySend(EncodeControl(refusal), {}));
+  const absl::StatusOr<std::string> packet = EncodeControl(refusal);
+  if (packet.ok()) static_cast<void>(connection.stream->TrySend(*packet, {}));
 }
 
 }  // namespace monarch

@@ -143,7 +143,8 @@ absl::Status SessionManager::AnswerHost(PeerListener::Connection& connection, Va
                {"host_name", Value(context_->host_name)}});
   const ControlMessage welcome{ControlType::kPeerWelcome, connection.hello.request, Value(std::move(more))};
   // It fits the buffer of a connection on which nothing was sent.
-  MONARCH_RETURN_IF_ERROR(connection.stream->TrySend(EncodeControl(welcome), {}).status());
+  MONARCH_ASSIGN_OR_RETURN(const std::string packet, EncodeControl(welcome));
+  MONARCH_RETURN_IF_ERROR(connection.stream->TrySend(packet, {}).status());
   return connection.stream->Flush().status();
 }
 

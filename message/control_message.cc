@@ -92,10 +92,11 @@ absl::StatusOr<ProcAddress> ProcAddressFromList(const Value::List& list) {
 
 }  // namespace
 
-std::string EncodeControl(const ControlMessage& message) {
+absl::StatusOr<std::string> EncodeControl(const ControlMessage& message) {
   MONARCH_CHECK(message.body.is_nil() || message.body.map() != nullptr);
-  const std::string body = EncodeValue(message.body.is_nil() ? Value(Value::Map()) : message.body);
-  MONARCH_CHECK(body.size() <= std::numeric_limits<uint32_t>::max());
+  MONARCH_ASSIGN_OR_RETURN(const std::string body,
+                           EncodeValue(message.body.is_nil() ? Value(Value::Map()) : message.body));
+  if (body.size() > std::numeric_limits<uint32_t>::max()) return Bad("body too large, bytes", body.size());
   std::string out;
   out.reserve(kHeadBytes + body.size());
   out += kControlMagic;

@@ -68,8 +68,9 @@ struct ControlMessage {
 };
 
 // Packet: 16 byte head (magic "MNC1", type, request, body length) and the encoded map. A nil body becomes an
-// empty map; no other type is allowed (checked).
-std::string EncodeControl(const ControlMessage& message);
+// empty map; no other type is allowed (checked). InvalidArgument for a body that EncodeValue refuses, or of 4
+// GiB.
+absl::StatusOr<std::string> EncodeControl(const ControlMessage& message);
 // Input is hostile: InvalidArgument for a bad head, an unknown type, or a body that is not a map.
 absl::StatusOr<ControlMessage> DecodeControl(std::string_view packet);
 // Whether the packet is a frame (starts with the frame magic) rather than a control message.
@@ -80,8 +81,8 @@ Value ToValue(const Id128& id);
 absl::StatusOr<Id128> Id128FromValue(const Value& value);
 Value ToValue(const ProcAddress& address);
 Value ToValue(const ActorAddress& address);
-// Text that is not UTF-8 (stderr, a traceback) is repaired and causes nested deeper than 16 are cut off: the
-// receiver would refuse the whole event.
+// Text that is not UTF-8 (stderr, a traceback) is repaired, text beyond 16 MiB and causes nested deeper than
+// 16 are cut off: the receiver would refuse the whole event.
 Value ToValue(const FailureEvent& event);
 absl::StatusOr<ProcAddress> ProcAddressFromValue(const Value& value);
 absl::StatusOr<ActorAddress> ActorAddressFromValue(const Value& value);

@@ -11,6 +11,8 @@ namespace monarch {
 namespace {
 
 constexpr int kCauseDepthMax = 16;
+// Far above what anybody reads, far below what a value can hold.
+constexpr size_t kTextBytesMax = 16 << 20;
 
 struct TextField {
   const char* key;
@@ -91,7 +93,7 @@ Value ToValueAt(const FailureEvent& event, int depth) {
   Value::Map fields;
   for (const TextField& field : kTextFields) {
     const std::string& text = event.*field.member;
-    if (!text.empty()) fields[field.key] = ToUtf8(text);
+    if (!text.empty()) fields[field.key] = ToUtf8(text.substr(0, kTextBytesMax));
   }
   if (event.kind != FailureKind::kUnspecified) fields["kind"] = static_cast<int>(event.kind);
   if (event.actor != ActorAddress()) fields["actor"] = ToValue(event.actor);
@@ -111,7 +113,10 @@ Value ToValue(const FailureEvent& event) { return ToValueAt(event, 0); }
 
 absl::StatusOr<FailureEvent> FailureEventFromValue(const Value& value) { return FromValue(value, 0); }
 
-std::string EncodeFailureEvent(const FailureEvent& event) { return EncodeValue(ToValue(event)); }
+std::string EncodeFailureEvent(const FailureEvent& event) {
+  // Its texts are repaired and bounded, and so is its depth.
+  return *EncodeValue(ToValue(event));
+}
 
 absl::StatusOr<FailureEvent> DecodeFailureEvent(std::string_view bytes) {
   MONARCH_ASSIGN_OR_RETURN(Value value, DecodeValue(bytes));

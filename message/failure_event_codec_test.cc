@@ -106,6 +106,16 @@ TEST_CASE("FailureEventRepairsTextThatIsNotUtf8") {
   CHECK(got->stderr_tail == "cut \xEF\xBF\xBD");
 }
 
+TEST_CASE("FailureEventCutsTextBeyondSixteenMebibytes") {
+  constexpr size_t kMax = 16 << 20;
+  FailureEvent event;
+  event.reason = std::string(kMax - 1, 'a') + "\xC3\xA9 and more";
+  const auto got = DecodeFailureEvent(EncodeFailureEvent(event));
+  REQUIRE(got.ok());
+  // Cut in the middle of a character, which is repaired.
+  CHECK(got->reason == std::string(kMax - 1, 'a') + "\xEF\xBF\xBD");
+}
+
 TEST_CASE("FailureEventTakesSixteenNestedCauses") {
   CHECK(FailureEventFromValue(ChainValue(16)).ok());
   CheckRefused(ChainValue(17));

@@ -47,8 +47,9 @@ absl::StatusOr<std::string> ReadAll(int fd, size_t size) {
 }  // namespace
 
 absl::StatusOr<ScopedFd> MoveLargeBodyOut(ControlMessage* message) {
-  if (EncodeControl(*message).size() <= PacketSocket::kPacketBytesMax) return ScopedFd();
-  const std::string body = EncodeValue(message->body);
+  MONARCH_ASSIGN_OR_RETURN(const std::string packet, EncodeControl(*message));
+  if (packet.size() <= PacketSocket::kPacketBytesMax) return ScopedFd();
+  MONARCH_ASSIGN_OR_RETURN(const std::string body, EncodeValue(message->body));
   if (body.size() > kLargeBodyBytesMax) {
     return absl::ResourceExhaustedError(
         absl::StrCat("message body: ", body.size(), " bytes, large_body_bytes_max=", kLargeBodyBytesMax));

@@ -37,13 +37,13 @@ TEST_CASE("ASmallBodyStaysWhereItIs") {
 
 TEST_CASE("ALargeBodyTravelsInTheLastFd") {
   // The first that does not fit, and the last that may be sent.
-  const size_t around = EncodeValue(Message(0).body).size();
+  const size_t around = EncodeValue(Message(0).body)->size();
   for (const size_t bytes : {PacketSocket::kPacketBytesMax, kLargeBodyBytesMax - around}) {
     ControlMessage message = Message(bytes);
     absl::StatusOr<ScopedFd> fd = MoveLargeBodyOut(&message);
     REQUIRE(fd.ok());
     REQUIRE(fd->valid());
-    CHECK(EncodeControl(message).size() < 100);
+    CHECK(EncodeControl(message)->size() < 100);
     std::vector<ScopedFd> fds(1);
     fds.push_back(*std::move(fd));
     REQUIRE(MoveLargeBodyIn(&message, &fds).ok());
@@ -67,7 +67,7 @@ TEST_CASE("RefusesAMemfdThatIsNotAsAnnounced") {
     REQUIRE(pwrite(fd.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()));
     return fd;
   };
-  const std::string map = EncodeValue(Value::Map{{"a", 1}});
+  const std::string map = *EncodeValue(Value::Map{{"a", 1}});
   const auto size = static_cast<int64_t>(map.size());
   CHECK(TakeIn(Value::Map{{"body_bytes", size}}, memfd(map)).ok());
   CHECK_FALSE(TakeIn(Value::Map{{"body_bytes", size + 1}}, memfd(map)).ok());

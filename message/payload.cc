@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <cstring>
-#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -28,7 +27,7 @@ absl::Status Bad(absl::string_view what, uint64_t found) {
 
 PayloadWriter::PayloadWriter(std::string_view meta, absl::Span<const absl::Span<const uint8_t>> parts)
     : meta_(meta), parts_(parts), size_(0) {
-  MONARCH_CHECK(meta.size() <= std::numeric_limits<uint32_t>::max());
+  MONARCH_CHECK(meta.size() <= kPayloadMetaBytesMax);
   MONARCH_CHECK(parts.size() <= kPayloadPartsMax);
   if (meta.empty() && parts.empty()) return;
   size_ = kHeadBytes + parts.size() * kLengthBytes + meta.size();

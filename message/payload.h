@@ -14,9 +14,10 @@ namespace monarch {
 // pickle: the stream, then its out-of-band buffers). One contiguous block; layout in WIRE.md. A part of 4 KiB
 // and more starts at a multiple of 64 from the payload's start, a smaller one at a multiple of 8.
 inline constexpr size_t kPayloadPartsMax = 65536;
+inline constexpr size_t kPayloadMetaBytesMax = 0xFFFFFFFF;
 
-// At most kPayloadPartsMax parts and a meta below 4 GiB (checked: the caller's bug otherwise).
-// Threading: confined to its caller; the spans must outlive it.
+// At most kPayloadPartsMax parts and a meta of at most kPayloadMetaBytesMax (checked: the caller's bug
+// otherwise). Threading: confined to its caller; the spans must outlive it.
 class PayloadWriter {
  public:
   PayloadWriter(std::string_view meta, absl::Span<const absl::Span<const uint8_t>> parts);

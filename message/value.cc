@@ -1,12 +1,11 @@
 #include "message/value.h"
 
 #include <algorithm>
-#include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "base/check.h"
 #include "base/status_macros.h"
 #include "message/bytes.h"
 #include "message/utf8.h"
@@ -27,8 +26,8 @@ enum Tag : uint8_t {
   kTagArray = 9,
 };
 
-// Bounds the decoder's recursion; far above what any message of ours nests.
-constexpr int kDepthMax = 64;
+// The format counts an array's dimensions in one byte.
+constexpr size_t kDimensionsMax = 255;
 
 // Room made before any element is seen. Small, because a count is only a claim: lists within lists could each
 // claim all bytes that are left.
@@ -70,70 +69,124 @@ size_t ItemBytes(std::string_view dtype) {
   return 0;
 }
 
-void AppendSized(std::string* out, std::string_view bytes) {
-  MONARCH_CHECK(bytes.size() <= std::numeric_limits<uint32_t>::max());
-  AppendLe<uint32_t>(out, static_cast<uint32_t>(bytes.size()));
-  out->append(bytes);
+absl::Status Unencodable(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("value: ", what));
 }
 
-void AppendCount(std::string* out, size_t count) {
-  MONARCH_CHECK(count <= std::numeric_limits<uint32_t>::max());
-  AppendLe<uint32_t>(out, static_cast<uint32_t>(count));
+// The bytes that an array of this shape has; none if no number of 64 bits is that large.
+std::optional<uint64_t> ArrayBytes(size_t item_bytes, const std::vector<uint64_t>& shape) {
+  bool overflow = false;
+  uint64_t bytes = item_bytes;
+  for (const uint64_t size : shape) overflow |= __builtin_mul_overflow(bytes, size, &bytes);
+  return overflow ? std::nullopt : std::optional(bytes);
 }
 
-void AppendArray(std::string* out, const Value::Array& array) {
-  MONARCH_CHECK(array.dtype.size() <= 255 && array.shape.size() <= 255);
-  out->push_back(static_cast<char>(array.dtype.size()));
-  out->append(array.dtype);
-  out->push_back(static_cast<char>(array.shape.size()));
-  for (uint64_t size : array.shape) AppendLe<uint64_t>(out, size);
-  AppendLe<uint64_t>(out, array.data.size());
-  out->append(array.data);
+// Threading: confined to its caller.
+class Encoder {
+ public:
+  explicit Encoder(uint64_t length_max) : length_max_(length_max) {}
+
+  absl::Status Append(const Value& value, int depth);
+  std::string Take() { return std::move(out_); }
+
+ private:
+  absl::Status AppendLength(Value::Type type, size_t length) {
+    if (length > length_max_) {
+      const bool counts_bytes = type == Value::Type::kString || type == Value::Type::kBytes;
+      return Unencodable(absl::StrCat(TypeName(type), " of ", length, counts_bytes ? " bytes" : " elements",
+                                      ", at most ", length_max_));
+    }
+    AppendLe<uint32_t>(&out_, static_cast<uint32_t>(length));
+    return absl::OkStatus();
+  }
+
+  absl::Status AppendText(const std::string& text) {
+    MONARCH_RETURN_IF_ERROR(AppendLength(Value::Type::kString, text.size()));
+    if (!IsUtf8(text)) return Unencodable("text that is not UTF-8");
+    out_.append(text);
+    return absl::OkStatus();
+  }
+
+  absl::Status AppendList(const Value::List& list, int depth);
+  absl::Status AppendMap(const Value::Map& map, int depth);
+  absl::Status AppendArray(const Value::Array& array);
+
+  const uint64_t length_max_;
+  std::string out_;
+};
+
+absl::Status Encoder::AppendList(const Value::List& list, int depth) {
+  if (depth > kValueDepthMax) return Unencodable(absl::StrCat("nested deeper than ", kValueDepthMax));
+  MONARCH_RETURN_IF_ERROR(AppendLength(Value::Type::kList, list.size()));
+  for (const Value& element : list) MONARCH_RETURN_IF_ERROR(Append(element, depth));
+  return absl::OkStatus();
 }
 
-void AppendValue(std::string* out, const Value& value) {
+absl::Status Encoder::AppendMap(const Value::Map& map, int depth) {
+  if (depth > kValueDepthMax) return Unencodable(absl::StrCat("nested deeper than ", kValueDepthMax));
+  MONARCH_RETURN_IF_ERROR(AppendLength(Value::Type::kMap, map.size()));
+  // std::map's order is the wire's: std::string compares as unsigned bytes.
+  for (const auto& [key, element] : map) {
+    MONARCH_RETURN_IF_ERROR(AppendText(key));
+    MONARCH_RETURN_IF_ERROR(Append(element, depth));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Encoder::AppendArray(const Value::Array& array) {
+  const size_t item_bytes = ItemBytes(array.dtype);
+  if (item_bytes == 0) return Unencodable("unknown dtype");
+  if (array.shape.size() > kDimensionsMax) {
+    return Unencodable(
+        absl::StrCat("array of ", array.shape.size(), " dimensions, at most ", kDimensionsMax));
+  }
+  if (ArrayBytes(item_bytes, array.shape) != array.data.size()) {
+    return Unencodable("array data does not match its shape");
+  }
+  out_.push_back(static_cast<char>(array.dtype.size()));
+  out_.append(array.dtype);
+  out_.push_back(static_cast<char>(array.shape.size()));
+  for (const uint64_t size : array.shape) AppendLe<uint64_t>(&out_, size);
+  AppendLe<uint64_t>(&out_, array.data.size());
+  out_.append(array.data);
+  return absl::OkStatus();
+}
+
+absl::Status Encoder::Append(const Value& value, int depth) {
   switch (value.type()) {
     case Value::Type::kNil:
-      out->push_back(kTagNil);
-      return;
+      out_.push_back(kTagNil);
+      return absl::OkStatus();
     case Value::Type::kBool:
-      out->push_back(*value.AsBool() ? kTagTrue : kTagFalse);
-      return;
+      out_.push_back(*value.AsBool() ? kTagTrue : kTagFalse);
+      return absl::OkStatus();
     case Value::Type::kInt:
-      out->push_back(kTagInt);
-      AppendLe<int64_t>(out, *value.AsInt());
-      return;
+      out_.push_back(kTagInt);
+      AppendLe<int64_t>(&out_, *value.AsInt());
+      return absl::OkStatus();
     case Value::Type::kFloat:
-      out->push_back(kTagFloat);
-      AppendLe<double>(out, *value.AsFloat());
-      return;
+      out_.push_back(kTagFloat);
+      AppendLe<double>(&out_, *value.AsFloat());
+      return absl::OkStatus();
     case Value::Type::kString:
-      out->push_back(kTagText);
-      AppendSized(out, *value.string());
-      return;
+      out_.push_back(kTagText);
+      return AppendText(*value.string());
     case Value::Type::kBytes:
-      out->push_back(kTagBytes);
-      AppendSized(out, value.bytes()->data);
-      return;
+      out_.push_back(kTagBytes);
+      MONARCH_RETURN_IF_ERROR(AppendLength(Value::Type::kBytes, value.bytes()->data.size()));
+      out_.append(value.bytes()->data);
+      return absl::OkStatus();
     case Value::Type::kList:
-      out->push_back(kTagList);
-      AppendCount(out, value.list()->size());
-      for (const Value& element : *value.list()) AppendValue(out, element);
-      return;
+      out_.push_back(kTagList);
+      return AppendList(*value.list(), depth + 1);
     case Value::Type::kMap:
-      out->push_back(kTagMap);
-      AppendCount(out, value.map()->size());
-      // std::map's order is the wire's: std::string compares as unsigned bytes.
-      for (const auto& [key, element] : *value.map()) {
-        AppendSized(out, key);
-        AppendValue(out, element);
-      }
-      return;
+      out_.push_back(kTagMap);
+      return AppendMap(*value.map(), depth + 1);
     case Value::Type::kArray:
-      out->push_back(kTagArray);
-      AppendArray(out, *value.array());
-      return;
+      out_.push_back(kTagArray);
+      return AppendArray(*value.array());
   }
+  return Unencodable("unknown type");
 }
 
 // Threading: confined to its caller.
@@ -224,7 +277,7 @@ absl::StatusOr<Value> Decoder::Decode(int depth) {
 }
 
 absl::StatusOr<Value> Decoder::DecodeList(int depth) {
-  if (depth > kDepthMax) return Bad("nested too deep");
+  if (depth > kValueDepthMax) return Bad("nested too deep");
   MONARCH_ASSIGN_OR_RETURN(const uint32_t count, TakeLe<uint32_t>());
   if (count > rest_.size()) return Bad("count beyond the end");
   Value::List list;
@@ -239,7 +292,7 @@ absl::StatusOr<Value> Decoder::DecodeList(int depth) {
 absl::StatusOr<Value> Decoder::DecodeMap(int depth) {
   // The smallest entry: an empty key's length and a tag.
   constexpr size_t kEntryBytesMin = 5;
-  if (depth > kDepthMax) return Bad("nested too deep");
+  if (depth > kValueDepthMax) return Bad("nested too deep");
   MONARCH_ASSIGN_OR_RETURN(const uint32_t count, TakeLe<uint32_t>());
   if (count > rest_.size() / kEntryBytesMin) return Bad("count beyond the end");
   Value::Map map;
@@ -262,17 +315,12 @@ absl::StatusOr<Value> Decoder::DecodeArray() {
 
   MONARCH_ASSIGN_OR_RETURN(const uint8_t dimensions, TakeLe<uint8_t>());
   MONARCH_ASSIGN_OR_RETURN(std::string_view sizes, Take(uint64_t{dimensions} * sizeof(uint64_t)));
-  bool overflow = false;
-  uint64_t bytes = item_bytes;
   for (size_t i = 0; i < dimensions; ++i) {
-    const auto size = LoadLe<uint64_t>(sizes.data() + i * sizeof(uint64_t));
-    overflow |= __builtin_mul_overflow(bytes, size, &bytes);
-    array.shape.push_back(size);
+    array.shape.push_back(LoadLe<uint64_t>(sizes.data() + i * sizeof(uint64_t)));
   }
-  if (overflow) return Bad("array shape too large");
 
   MONARCH_ASSIGN_OR_RETURN(const uint64_t length, TakeLe<uint64_t>());
-  if (length != bytes) return Bad("array data does not match its shape");
+  if (ArrayBytes(item_bytes, array.shape) != length) return Bad("array data does not match its shape");
   MONARCH_ASSIGN_OR_RETURN(std::string_view data, Take(length));
   array.data = std::string(data);
   return Value(std::move(array));
@@ -315,10 +363,10 @@ const Value& Value::operator[](std::string_view key) const {
   return it == members->end() ? nil : it->second;
 }
 
-std::string EncodeValue(const Value& value) {
-  std::string out;
-  AppendValue(&out, value);
-  return out;
+absl::StatusOr<std::string> EncodeValue(const Value& value, uint64_t length_max) {
+  Encoder encoder(length_max);
+  MONARCH_RETURN_IF_ERROR(encoder.Append(value, 0));
+  return encoder.Take();
 }
 
 absl::StatusOr<Value> DecodeValue(std::string_view bytes) { return Decoder(bytes).DecodeAll(); }

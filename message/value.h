@@ -72,7 +72,16 @@ class Value {
   std::variant<std::monostate, bool, int64_t, double, std::string, Bytes, List, Map, Array> v_;
 };
 
-std::string EncodeValue(const Value& value);
+// The most bytes of a text or of bytes, and the most elements of a list or a map, that the format can count.
+inline constexpr uint64_t kValueLengthMax = 0xFFFFFFFF;
+
+// Far above what any message of ours nests; bounds recursion over a value.
+inline constexpr int kValueDepthMax = 64;
+
+// What DecodeValue takes. InvalidArgument, naming the value's part and the limit, for what it would refuse:
+// text, bytes, lists and maps longer than length_max, nesting deeper than 64, text that is not UTF-8, an
+// array whose data does not match dtype and shape.
+absl::StatusOr<std::string> EncodeValue(const Value& value, uint64_t length_max = kValueLengthMax);
 // Input is hostile: InvalidArgument for truncation, trailing bytes, an unknown tag, nesting deeper than 64, a
 // count or length beyond the bytes left, keys out of order or twice, text that is not UTF-8, an array whose
 // data does not match dtype and shape.

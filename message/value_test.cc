@@ -36,6 +36,23 @@ void CheckRefused(const std::string& bytes) {
 
 std::string Hex(const char* hex) { return absl::HexStringToBytes(hex); }
 
+void CheckNotEncoded(const Value& value, const std::string& why, uint64_t length_max = kValueLengthMax) {
+  const absl::Status status = EncodeValue(value, length_max).status();
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK_THAT(std::string(status.message()), Catch::StartsWith(why));
+}
+
+// As a sender that checks nothing would write it.
+std::string ArrayAsItIs(const Value::Array& array) {
+  std::string bytes = "\x09";
+  bytes += static_cast<char>(array.dtype.size());
+  bytes += array.dtype;
+  bytes += static_cast<char>(array.shape.size());
+  for (const uint64_t size : array.shape) AppendLe<uint64_t>(&bytes, size);
+  AppendLe<uint64_t>(&bytes, array.data.size());
+  return bytes + array.data;
+}
+
 std::string NestedLists(int depth) {
   std::string bytes;
   for (int i = 0; i < depth; ++i) bytes += Hex("0701000000");
@@ -43,7 +60,7 @@ std::string NestedLists(int depth) {
 }
 
 TEST_CASE("ValueBytesAreGolden") {
-  CHECK(absl::BytesToHexString(EncodeValue(Sample())) == kSampleHex);
+  CHECK(absl::BytesToHexString(*EncodeValue(Sample())) == kSampleHex);
   const auto decoded = DecodeValue(Hex(kSampleHex));
   REQUIRE(decoded.ok());
   CHECK(*decoded == Sample());
@@ -63,22 +80,22 @@ TEST_CASE("ValueRoundTripsExtremes") {
                           Value::Array{"u1", {0, 5}, ""},
                           Value(std::string(100'000, 'z'))};
   for (const Value& value : values) {
-    const auto decoded = DecodeValue(EncodeValue(value));
+    const auto decoded = DecodeValue(*EncodeValue(value));
     REQUIRE(decoded.ok());
     CHECK(*decoded == value);
   }
-  const auto nan = DecodeValue(EncodeValue(std::nan("")));
+  const auto nan = DecodeValue(*EncodeValue(std::nan("")));
   REQUIRE(nan.ok());
   CHECK(std::isnan(*nan->AsFloat()));
 }
 
 TEST_CASE("ValueRefusesEveryTruncation") {
-  const std::string bytes = EncodeValue(Sample());
+  const std::string bytes = *EncodeValue(Sample());
   for (size_t size = 0; size < bytes.size(); ++size) CheckRefused(bytes.substr(0, size));
 }
 
 TEST_CASE("ValueRefusesTrailingBytes") {
-  CheckRefused(EncodeValue(Sample()) + '\0');
+  CheckRefused(*EncodeValue(Sample()) + '\0');
   CheckRefused(Hex("0000"));
 }
 
@@ -164,14 +181,47 @@ TEST_CASE("ValueRefusesTextThatIsNotUtf8") {
 }
 
 TEST_CASE("ValueRefusesArraysThatDoNotFit") {
-  CheckRefused(EncodeValue(Value::Array{"f3", {1}, "abc"}));
-  CheckRefused(EncodeValue(Value::Array{"<f4", {1}, "abcd"}));
-  CheckRefused(EncodeValue(Value::Array{"", {1}, ""}));
-  CheckRefused(EncodeValue(Value::Array{"f4", {2}, "abcd"}));
-  CheckRefused(EncodeValue(Value::Array{"f4", {1}, "abcde"}));
-  // The product wraps around to the length of the data.
-  CheckRefused(EncodeValue(Value::Array{"u1", {uint64_t{1} << 32, uint64_t{1} << 32}, ""}));
-  CheckRefused(EncodeValue(Value::Array{"f8", {uint64_t{1} << 61}, ""}));
+  const Value::Array wrong[] = {
+      {"f3", {1}, "abc"},
+      {"<f4", {1}, "abcd"},
+      {"", {1}, ""},
+      {"f4", {2}, "abcd"},
+      {"f4", {1}, "abcde"},
+      // The product wraps around to the length of the data.
+      {"u1", {uint64_t{1} << 32, uint64_t{1} << 32}, ""},
+      {"f8", {uint64_t{1} << 61}, ""},
+  };
+  for (const Value::Array& array : wrong) {
+    CheckRefused(ArrayAsItIs(array));
+    CheckNotEncoded(array, "value: ");
+  }
+}
+
+TEST_CASE("ValueTooLongForItsLengthFieldIsNotEncoded") {
+  constexpr uint64_t kLengthMax = 3;
+  const Value fits = Value::Map{{"abc", "abc"}, {"b", Value::Bytes{"abc"}}, {"l", Value::List{1, 2, 3}}};
+  CHECK(EncodeValue(fits, kLengthMax).value() == EncodeValue(fits).value());
+  CHECK(EncodeValue(Value::Array{"u1", {4}, "abcd"}, kLengthMax).ok());  // its length has eight bytes
+
+  CheckNotEncoded("abcd", "value: str of 4 bytes, at most 3", kLengthMax);
+  CheckNotEncoded(Value::Bytes{"abcd"}, "value: bytes of 4 bytes, at most 3", kLengthMax);
+  CheckNotEncoded(Value::List{1, 2, 3, 4}, "value: list of 4 elements, at most 3", kLengthMax);
+  CheckNotEncoded(Value::Map{{"a", 1}, {"b", 1}, {"c", 1}, {"d", 1}}, "value: map of 4 elements, at most 3",
+                  kLengthMax);
+  CheckNotEncoded(Value::Map{{"abcd", 1}}, "value: str of 4 bytes, at most 3", kLengthMax);
+  CheckNotEncoded(Value::List{1, Value::Map{{"a", "abcd"}}}, "value: str of 4 bytes, at most 3", kLengthMax);
+}
+
+TEST_CASE("ValueThatNobodyWouldDecodeIsNotEncoded") {
+  CheckNotEncoded("\xFF", "value: text that is not UTF-8");
+  CheckNotEncoded(Value::Map{{"\xFF", 1}}, "value: text that is not UTF-8");
+  CheckNotEncoded(Value::Array{"u1", std::vector<uint64_t>(256, 1), "a"},
+                  "value: array of 256 dimensions, at most 255");
+  Value lists = 1;
+  for (int i = 0; i < 64; ++i) lists = Value(Value::List{std::move(lists)});
+  CHECK(EncodeValue(lists).ok());
+  CheckNotEncoded(Value(Value::List{lists}), "value: nested deeper than 64");
+  CheckNotEncoded(Value(Value::Map{{"a", lists}}), "value: nested deeper than 64");
 }
 
 TEST_CASE("ValueAccessorsNameBothTypes") {

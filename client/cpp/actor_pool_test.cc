@@ -50,11 +50,11 @@ struct Rig {
 
   explicit Rig(const Limits& limits) : other(cluster.Add(limits)), worker(other) {
     const std::string meta =
-        EncodeValue(Value::Map{{"actor", actor.actor},
-                               {"class", "Big"},
-                               {"rank", 0},
-                               {"owner", ToValue(ActorAddress{client.self(), kRootActor})}});
-    const std::string args = EncodeValue(Value::List{});
+        *EncodeValue(Value::Map{{"actor", actor.actor},
+                                {"class", "Big"},
+                                {"rank", 0},
+                                {"owner", ToValue(ActorAddress{client.self(), kRootActor})}});
+    const std::string args = *EncodeValue(Value::List{});
     const absl::Span<const uint8_t> part(reinterpret_cast<const uint8_t*>(args.data()), args.size());
     const CallTarget agent{{other.self(), kAgentActor}, 0};
     const auto call = client.OpenCall(kRootActor, 1);
@@ -68,8 +68,8 @@ struct Rig {
     REQUIRE(created->header.kind == FrameKind::kReply);
   }
   Message Get(int64_t bytes) {
-    const std::string meta = EncodeValue(Value::List{"get", Value::List{}, Value::List{}});
-    const std::string args = EncodeValue(Value::List{bytes});
+    const std::string meta = *EncodeValue(Value::List{"get", Value::List{}, Value::List{}});
+    const std::string args = *EncodeValue(Value::List{bytes});
     const absl::Span<const uint8_t> part(reinterpret_cast<const uint8_t*>(args.data()), args.size());
     const auto call = client.OpenCall(kRootActor, 1);
     const CallTarget target{actor, 0};

@@ -185,10 +185,7 @@ void ActorStrand::HandleCall(const Message& message) {
   });
   absl::Status error = result.status();
   if (result.ok()) {
-    const std::string bytes = EncodeValue(*result);
-    const absl::Span<const uint8_t> part(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
-    const absl::Status sent =
-        runtime_->Reply(message, FrameKind::kReply, {PayloadKind::kValue, {}, {&part, 1}});
+    const absl::Status sent = SendResult(message, *result);
     if (sent.ok()) return;
     // Too large, or no room: the caller is told that, in place of waiting for ever.
     error = absl::Status(sent.code(), absl::StrCat("the result cannot be sent: ", sent.message()));
@@ -203,12 +200,19 @@ void ActorStrand::HandleCall(const Message& message) {
   if (!told.ok()) LogWarning("worker", "a caller was not answered").With("status", told.ToString());
 }
 
+absl::Status ActorStrand::SendResult(const Message& call, const Value& result) {
+  MONARCH_ASSIGN_OR_RETURN(const std::string bytes, EncodeValue(result));
+  const absl::Span<const uint8_t> part(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+  return runtime_->Reply(call, FrameKind::kReply, {PayloadKind::kValue, {}, {&part, 1}});
+}
+
 absl::Status ActorStrand::TellError(const Message& call, absl::StatusCode code, const std::string& text) {
-  const std::string meta = EncodeValue(Value::Map{
+  const Value::Map fields = {
       {"type", absl::StatusCodeToString(code)},
       {"message", ToUtf8(text)},
       {"traceback", ""},
-  });
+  };
+  MONARCH_ASSIGN_OR_RETURN(const std::string meta, EncodeValue(fields));
   return runtime_->Reply(call, FrameKind::kException, {PayloadKind::kNone, meta, {}});
 }
 

@@ -30,6 +30,7 @@ class ActorStrand {
   void Construct();
   void Handle(Message message);
   void HandleCall(const Message& message);
+  absl::Status SendResult(const Message& call, const Value& result);
   absl::Status TellError(const Message& call, absl::StatusCode code, const std::string& text);
   void HandleFailure(const Message& message);
   void Fail(FailureEvent event);

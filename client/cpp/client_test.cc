@@ -240,10 +240,20 @@ TEST_CASE("exceptions and odd results go to the caller") {
   CHECK(Message(thrown).find("broken") != std::string::npos);
   CHECK_FALSE(FailureOf(thrown).ok());
   CHECK(probe.CallOne<int64_t>("throw_int").Get(kPatience).status().code() == absl::StatusCode::kUnknown);
-  // A result that is no text, and one that no segment holds: both are answers.
-  CHECK_FALSE(probe.CallOne<std::string>("text", "ff").Get(kPatience).ok());
+  // A result that no value can hold, and one that no frame holds: both are answers.
+  const absl::Status no_text = probe.CallOne<std::string>("text", "ff").Get(kPatience).status();
+  CHECK(Message(no_text).find("the result cannot be sent: value: text that is not UTF-8") !=
+        std::string::npos);
   CHECK(Must(probe.CallOne<Value::Bytes>("blob", 1 << 20).Get(kPatience)).data.size() == 1 << 20);
   CHECK(Must(probe.CallOne<std::string>("text", "alive").Get(kPatience)) == "alive");
+}
+
+TEST_CASE("arguments that no value can hold are refused at the call") {
+  Rig rig;
+  const ActorMesh probe = Spawn(rig.Procs({}), "probe", "Probe");
+  CHECK(absl::IsInvalidArgument(probe.CallOne<std::string>("text", "\xff").Get(kPatience).status()));
+  CHECK(absl::IsInvalidArgument(probe.Broadcast("\xff")));
+  CHECK(absl::IsInvalidArgument(probe.Stop("\xff").Get(kPatience)));
 }
 
 TEST_CASE("broadcasts and calls of one sender arrive in order") {

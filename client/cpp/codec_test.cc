@@ -7,15 +7,17 @@
 #include <string>
 #include <vector>
 
+#include "base/status_macros.h"
+
 namespace monarch {
 namespace {
 
 template <typename T>
 absl::StatusOr<T> There(const T& value) {
   // By bytes, as between two processes.
-  absl::StatusOr<Value> sent = DecodeValue(EncodeValue(Codec<T>::To(value)));
-  if (!sent.ok()) return sent.status();
-  return Codec<T>::From(*sent);
+  MONARCH_ASSIGN_OR_RETURN(const std::string bytes, EncodeValue(Codec<T>::To(value)));
+  MONARCH_ASSIGN_OR_RETURN(const Value sent, DecodeValue(bytes));
+  return Codec<T>::From(sent);
 }
 
 template <typename T>
@@ -52,7 +54,9 @@ TEST_CASE("what does not fit is refused") {
   CHECK(absl::IsInvalidArgument(Codec<Value::Array>::From(Value()).status()));
 }
 
-TEST_CASE("text that is not UTF-8 is no text") { CHECK_FALSE(There(std::string("\xff")).ok()); }
+TEST_CASE("text that is not UTF-8 is no text") {
+  CHECK(absl::IsInvalidArgument(There(std::string("\xff")).status()));
+}
 
 TEST_CASE("an int is taken for a float") {
   CHECK(Codec<double>::From(Value(3)).value() == 3.0);  //

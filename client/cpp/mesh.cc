@@ -44,8 +44,9 @@ absl::StatusOr<std::shared_ptr<internal::PendingCall>> SendCall(const ActorMeshC
                                                                 const std::string& method,
                                                                 const Value& args) {
   const std::shared_ptr<Runtime>& runtime = core.session->runtime();
-  const std::string meta = EncodeValue(Value::List{method, LabelsOf(shape), SizesOf(shape)});
-  const std::string body = EncodeValue(args);
+  MONARCH_ASSIGN_OR_RETURN(const std::string meta,
+                           EncodeValue(Value::List{method, LabelsOf(shape), SizesOf(shape)}));
+  MONARCH_ASSIGN_OR_RETURN(const std::string body, EncodeValue(args));
   const absl::Span<const uint8_t> part = AsBytes(body);
   const std::shared_ptr<Inbox> inbox = runtime->OpenCall(CurrentActor(), targets.size());
   auto call = std::make_shared<CollectedCall>(runtime, inbox, targets.size());
@@ -57,12 +58,12 @@ absl::StatusOr<std::shared_ptr<internal::PendingCall>> SendCall(const ActorMeshC
 // OK when every member has its mailbox.
 absl::Status CreateMembers(const ActorMeshCore& mesh, const Value& args) {
   const std::shared_ptr<Runtime>& runtime = mesh.session->runtime();
-  const std::string body = EncodeValue(args);
+  MONARCH_ASSIGN_OR_RETURN(const std::string body, EncodeValue(args));
   const absl::Span<const uint8_t> part = AsBytes(body);
   const std::shared_ptr<Inbox> inbox = runtime->OpenCall(CurrentActor(), mesh.procs.size());
   CollectedCall created(runtime, inbox, mesh.procs.size());
   for (uint32_t rank = 0; rank < mesh.procs.size(); ++rank) {
-    const std::string meta = EncodeValue(Value::Map{
+    const Value::Map fields = {
         {"actor", mesh.actor},
         {"name", mesh.name},
         {"class", mesh.actor_class},
@@ -72,7 +73,8 @@ absl::Status CreateMembers(const ActorMeshCore& mesh, const Value& args) {
         {"sizes", SizesOf(mesh.shape)},
         {"owner", ToValue(ActorAddress{runtime->self(), CurrentActor()})},
         {"owner_label", "<root>"},
-    });
+    };
+    MONARCH_ASSIGN_OR_RETURN(const std::string meta, EncodeValue(fields));
     const CallTarget target{{mesh.procs[rank], kAgentActor}, rank};
     MONARCH_RETURN_IF_ERROR(runtime->Send(CurrentActor(), FrameKind::kCreate, {&target, 1},
                                           {PayloadKind::kValue, meta, {&part, 1}}, inbox.get()));
@@ -88,7 +90,7 @@ void Abandon(const ActorMeshCore& mesh) {
   runtime->RemoveOwnedMesh(CurrentActor(), mesh.actor, mesh.name);
   std::vector<CallTarget> targets;
   for (const ProcAddress& proc : mesh.procs) targets.push_back({{proc, mesh.actor}, 0});
-  const std::string meta = EncodeValue(Value::Map{{"reason", "its mesh could not be spawned whole"}});
+  const std::string meta = *EncodeValue(Value::Map{{"reason", "its mesh could not be spawned whole"}});
   static_cast<void>(
       runtime->Send(CurrentActor(), FrameKind::kStopActor, targets, {PayloadKind::kNone, meta, {}}, nullptr));
 }
@@ -118,8 +120,9 @@ ActorMesh::StartedCall ActorMesh::StartRandom(const std::string& method, const V
 
 absl::Status ActorMesh::Send(const std::string& method, const Value& args) const {
   MONARCH_ASSIGN_OR_RETURN(const std::vector<CallTarget> targets, TargetsOf(*core_, shape_));
-  const std::string meta = EncodeValue(Value::List{method, LabelsOf(shape_), SizesOf(shape_)});
-  const std::string body = EncodeValue(args);
+  MONARCH_ASSIGN_OR_RETURN(const std::string meta,
+                           EncodeValue(Value::List{method, LabelsOf(shape_), SizesOf(shape_)}));
+  MONARCH_ASSIGN_OR_RETURN(const std::string body, EncodeValue(args));
   const absl::Span<const uint8_t> part = AsBytes(body);
   return core_->session->runtime()->Send(CurrentActor(), FrameKind::kCall, targets,
                                          {PayloadKind::kValue, meta, {&part, 1}}, nullptr);
@@ -140,13 +143,14 @@ Future<void> ActorMesh::Stop(const std::string& reason) const {
   const std::shared_ptr<Runtime>& runtime = core_->session->runtime();
   auto targets = TargetsOf(*core_, shape_);
   if (!targets.ok()) return Future<void>(targets.status());
+  const absl::StatusOr<std::string> meta = EncodeValue(Value::Map{{"reason", reason}});
+  if (!meta.ok()) return Future<void>(meta.status());
   // The others of the mesh go on, with their owner.
   if (size() == core_->procs.size()) runtime->RemoveOwnedMesh(CurrentActor(), core_->actor, core_->name);
-  const std::string meta = EncodeValue(Value::Map{{"reason", reason}});
   const std::shared_ptr<Inbox> inbox = runtime->OpenCall(CurrentActor(), targets->size());
   auto call = std::make_shared<CollectedCall>(runtime, inbox, targets->size());
   const absl::Status sent = runtime->Send(CurrentActor(), FrameKind::kStopActor, *targets,
-                                          {PayloadKind::kNone, meta, {}}, inbox.get());
+                                          {PayloadKind::kNone, *meta, {}}, inbox.get());
   if (!sent.ok()) return Future<void>(sent);
   // A member that is gone already is as stopped as asked for.
   call->IgnoreFailures();

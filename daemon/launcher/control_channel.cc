@@ -57,13 +57,14 @@ void ControlChannel::CloseWith(absl::Status reason) {
 
 void ControlChannel::Send(const ControlMessage& message, std::vector<ScopedFd> fds) {
   if (!open_) return;
-  std::string packet = EncodeControl(message);
-  if (packet.size() > PacketSocket::kPacketBytesMax) {
+  absl::StatusOr<std::string> packet = EncodeControl(message);
+  if (!packet.ok()) return CloseWith(packet.status());
+  if (packet->size() > PacketSocket::kPacketBytesMax) {
     return CloseWith(
-        absl::InternalError(absl::StrCat("control message too large: ", packet.size(), " bytes")));
+        absl::InternalError(absl::StrCat("control message too large: ", packet->size(), " bytes")));
   }
-  queued_bytes_ += packet.size();
-  queue_.push_back({std::move(packet), std::move(fds)});
+  queued_bytes_ += packet->size();
+  queue_.push_back({*std::move(packet), std::move(fds)});
   SendQueued();
   if (open_ && queued_bytes_ > kQueuedBytesMax) {
     CloseWith(

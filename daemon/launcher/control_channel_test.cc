@@ -60,7 +60,7 @@ struct Fixture {
 };
 
 std::string Message(uint32_t request) {
-  return EncodeControl({ControlType::kOk, request, Value(Value::Map{})});
+  return *EncodeControl({ControlType::kOk, request, Value(Value::Map{})});
 }
 
 TEST_CASE("DeliversMessagesWithTheirFds") {

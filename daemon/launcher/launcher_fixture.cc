@@ -120,7 +120,7 @@ LaunchRequest LauncherFixture::Helper(const std::string& what) {
 
 void LauncherFixture::Send(ControlType type, uint32_t request, Value body, std::vector<int> fds) {
   const absl::StatusOr<bool> sent =
-      launcher_.socket.TrySend(EncodeControl({type, request, std::move(body)}), fds);
+      launcher_.socket.TrySend(*EncodeControl({type, request, std::move(body)}), fds);
   REQUIRE(sent.ok());
   REQUIRE(*sent);
 }

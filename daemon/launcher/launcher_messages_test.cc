@@ -11,7 +11,7 @@ ProcAddress Proc() { return {HostId::Random(), 7, 2}; }
 
 // Through the wire's encoding, as it will travel.
 Value Travelled(const Value& body) {
-  const absl::StatusOr<ControlMessage> message = DecodeControl(EncodeControl({ControlType::kOk, 1, body}));
+  const absl::StatusOr<ControlMessage> message = DecodeControl(*EncodeControl({ControlType::kOk, 1, body}));
   REQUIRE(message.ok());
   return message->body;
 }

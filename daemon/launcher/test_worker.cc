@@ -46,7 +46,7 @@ void Say(const std::string& line) {
   absl::StatusOr<Doorbell> doorbell = Doorbell::Create();
   if (!doorbell.ok() || !HoldLifeline(doorbell->lifeline_page()).ok()) Fail("no life-line\n");
   const int fds[] = {doorbell->memfd()};
-  if (!launcher.TrySend(EncodeControl({ControlType::kLifeline, 7, Value(Value::Map{})}), fds)
+  if (!launcher.TrySend(*EncodeControl({ControlType::kLifeline, 7, Value(Value::Map{})}), fds)
            .value_or(false)) {
     Fail("cannot send\n");
   }

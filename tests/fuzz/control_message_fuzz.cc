@@ -10,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   MONARCH_CHECK(!IsFramePacket(packet));
-  MONARCH_CHECK(EncodeControl(*message) == packet);
+  MONARCH_CHECK(*EncodeControl(*message) == packet);
   const Value& peer = message->body["peer"];
   if (const auto proc = ProcAddressFromValue(peer); proc.ok()) MONARCH_CHECK(ToValue(*proc) == peer);
   if (const auto actor = ActorAddressFromValue(peer); actor.ok()) MONARCH_CHECK(ToValue(*actor) == peer);

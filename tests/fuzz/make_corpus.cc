@@ -121,19 +121,19 @@ void WriteCodecs(Corpus* corpus) {
                                {"g", Value::Bytes{std::string("\xFF\0", 2)}},
                                {"h", Value::List{1, "two", Value(Value::List())}},
                                {"i", Value::Array{"i2", {1, 2}, std::string("\x01\x00\xFF\xFF", 4)}}};
-  corpus->Write("value", "all", EncodeValue(all));
-  corpus->Write("value", "deep", EncodeValue(NestedLists(64)));
-  corpus->Write("value", "list", EncodeValue(Value::List{1, 2.5, "x", Value::Bytes{"y"}}));
+  corpus->Write("value", "all", *EncodeValue(all));
+  corpus->Write("value", "deep", *EncodeValue(NestedLists(64)));
+  corpus->Write("value", "list", *EncodeValue(Value::List{1, 2.5, "x", Value::Bytes{"y"}}));
 
   corpus->Write("control_message", "introduce",
-                EncodeControl({ControlType::kIntroduce, 5,
-                               Value::Map{{"peer", ToValue(kProc)}, {"mode", "ring"}, {"side", 1}}}));
-  corpus->Write("control_message", "ready", EncodeControl({ControlType::kReady, 0, Value()}));
+                *EncodeControl({ControlType::kIntroduce, 5,
+                                Value::Map{{"peer", ToValue(kProc)}, {"mode", "ring"}, {"side", 1}}}));
+  corpus->Write("control_message", "ready", *EncodeControl({ControlType::kReady, 0, Value()}));
   corpus->Write(
       "control_message", "actor_peer",
-      EncodeControl({ControlType::kUndelivered, 0, Value::Map{{"peer", ToValue(ActorAddress{kProc, 3})}}}));
+      *EncodeControl({ControlType::kUndelivered, 0, Value::Map{{"peer", ToValue(ActorAddress{kProc, 3})}}}));
   corpus->Write("control_message", "relay_pause",
-                EncodeControl({ControlType::kRelayPause, 0, Value::Map{{"peer", ToValue(kProc)}}}));
+                *EncodeControl({ControlType::kRelayPause, 0, Value::Map{{"peer", ToValue(kProc)}}}));
 
   corpus->Write("failure_event", "plain", EncodeFailureEvent(Event(0)));
   corpus->Write("failure_event", "causes", EncodeFailureEvent(Event(16)));
@@ -154,7 +154,7 @@ void WriteLauncherMessages(Corpus* corpus) {
   launch.boot = "boot";
   launch.label = "workers[0]";
   const auto write = [corpus](const std::string& name, ControlType type, Value body) {
-    corpus->Write("launcher_messages", name, EncodeControl({type, 1, std::move(body)}));
+    corpus->Write("launcher_messages", name, *EncodeControl({type, 1, std::move(body)}));
   };
   write("setup", ControlType::kSetup, ToBody(LauncherSetup{session, 5, "/log", 9, true}));
   write("launch", ControlType::kLaunch, ToBody(launch));
@@ -192,10 +192,10 @@ std::string Packet(const std::string& bytes) {
 }
 
 void WritePeerLinks(Corpus* corpus) {
-  corpus->Write("peer_link", "beat", Packet(EncodeControl({ControlType::kBeat, 0, Value()})));
+  corpus->Write("peer_link", "beat", Packet(*EncodeControl({ControlType::kBeat, 0, Value()})));
   const Value to_proc =
       Value::Map{{"to", ToValue(kProc)}, {"type", 17}, {"body", Value::Map{{"peer", ToValue(kProc)}}}};
-  corpus->Write("peer_link", "to_proc", Packet(EncodeControl({ControlType::kToProc, 3, to_proc})));
+  corpus->Write("peer_link", "to_proc", Packet(*EncodeControl({ControlType::kToProc, 3, to_proc})));
   const std::string whole = HeaderBytes(FrameKind::kCall, 0);
   corpus->Write("peer_link", "frame", Packet(whole + std::string(0x2000, 'p')));
   const Value begin = Value::Map{{"number", 1}, {"header", Value::Bytes{whole}}};
@@ -203,7 +203,7 @@ void WritePeerLinks(Corpus* corpus) {
   AppendLe<uint32_t>(&piece, 1);
   piece.append(0x1000, 'p');
   corpus->Write("peer_link", "pieces",
-                Packet(EncodeControl({ControlType::kFrameBegin, 0, begin})) + Packet(piece) + Packet(piece));
+                Packet(*EncodeControl({ControlType::kFrameBegin, 0, begin})) + Packet(piece) + Packet(piece));
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   // One value, one encoding.
-  MONARCH_CHECK(EncodeValue(*value) == bytes);
+  MONARCH_CHECK(*EncodeValue(*value) == bytes);
   MONARCH_CHECK(IsUtf8(value->ToString()));
   return 0;
 }

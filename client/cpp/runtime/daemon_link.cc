@@ -28,7 +28,7 @@ absl::Status DaemonLink::Enqueue(std::string bytes, absl::Span<const int> fds) {
 }
 
 absl::Status DaemonLink::Send(const ControlMessage& message, absl::Span<const int> fds) {
-  std::string bytes = EncodeControl(message);
+  MONARCH_ASSIGN_OR_RETURN(std::string bytes, EncodeControl(message));
   {
     MutexLock lock(mu_);
     MONARCH_RETURN_IF_ERROR(failed_);

@@ -215,7 +215,7 @@ void FakeDaemon::Forward(Process* to) {
 
 void FakeDaemon::Send(Process* to, ControlType type, uint32_t request, Value::Map body,
                       absl::Span<const int> fds) {
-  const std::string bytes = EncodeControl({type, request, std::move(body)});
+  const std::string bytes = *EncodeControl({type, request, std::move(body)});
   const SystemClock clock;
   const absl::Duration deadline = clock.Now() + absl::Seconds(10);
   while (clock.Now() < deadline) {

@@ -16,6 +16,7 @@
 #include "base/version.h"
 #include "message/large_body.h"
 #include "message/lifeline.h"
+#include "message/utf8.h"
 
 namespace monarch {
 namespace {
@@ -95,7 +96,7 @@ absl::StatusOr<Packet> ReceivePacket(PacketSocket* socket, absl::Duration timeou
 
 absl::Status SendPacket(PacketSocket* socket, const ControlMessage& message, absl::Span<const int> fds,
                         absl::Duration timeout) {
-  const std::string bytes = EncodeControl(message);
+  MONARCH_ASSIGN_OR_RETURN(const std::string bytes, EncodeControl(message));
   const SystemClock clock;
   const absl::Duration deadline = clock.Now() + timeout;
   while (true) {
@@ -115,7 +116,7 @@ absl::Status SayHello(const Hello& hello, absl::Duration timeout, Connection* co
                           connection->pages.segment->memfd()};
   ScopedFd nowhere;
   if (hello.is_client) {
-    body["name"] = hello.name;
+    body["name"] = ToUtf8(hello.name);
     nowhere.reset(open("/dev/null", O_WRONLY | O_CLOEXEC));
     if (!nowhere.valid()) return ErrnoStatus("open /dev/null", errno);
     fds.push_back(hello.stdout_fd < 0 ? nowhere.get() : hello.stdout_fd);

@@ -66,7 +66,7 @@ class WorkerProcess {
 
 ActorAddress Create(Runtime& client, const ProcAddress& proc) {
   const uint64_t id = client.NextActorId();
-  const std::string meta = EncodeValue(
+  const std::string meta = *EncodeValue(
       Value::Map{{"actor", id}, {"rank", 0}, {"owner", ToValue(ActorAddress{client.self(), kRootActor})}});
   const CallTarget agent = {{proc, kAgentActor}, 0};
   const auto call = client.OpenCall(kRootActor, 1);

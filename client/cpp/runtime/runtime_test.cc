@@ -211,15 +211,15 @@ TEST_CASE("a create message makes a mailbox and a task") {
   Runtime& a = cluster.Add();
   Runtime& b = cluster.Add();
   const uint64_t id = a.NextActorId();
-  const std::string meta = EncodeValue(Value::Map{{"actor", id},
-                                                  {"name", "n"},
-                                                  {"class", "m.C"},
-                                                  {"mesh", "mesh"},
-                                                  {"rank", 1},
-                                                  {"labels", Value::List{"x"}},
-                                                  {"sizes", Value::List{2}},
-                                                  {"owner", ToValue(ActorAddress{a.self(), kRootActor})},
-                                                  {"owner_label", "root"}});
+  const std::string meta = *EncodeValue(Value::Map{{"actor", id},
+                                                   {"name", "n"},
+                                                   {"class", "m.C"},
+                                                   {"mesh", "mesh"},
+                                                   {"rank", 1},
+                                                   {"labels", Value::List{"x"}},
+                                                   {"sizes", Value::List{2}},
+                                                   {"owner", ToValue(ActorAddress{a.self(), kRootActor})},
+                                                   {"owner_label", "root"}});
   const CallTarget agent = {{b.self(), kAgentActor}, 1};
   const auto call = a.OpenCall(kRootActor, 1);
   REQUIRE(

@@ -57,6 +57,10 @@ absl::StatusOr<PreparedPayload> RuntimeImpl::Prepare(const Outgoing& payload, si
     return absl::InvalidArgumentError(
         absl::StrCat("message of ", payload.parts.size(), " parts, at most ", kPayloadPartsMax));
   }
+  if (payload.meta.size() > kPayloadMetaBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat("message with ", payload.meta.size(),
+                                                   " bytes of names, at most ", kPayloadMetaBytesMax));
+  }
   if (payload.meta.empty() && payload.parts.empty()) return prepared;
   const PayloadWriter writer(payload.meta, payload.parts);
   prepared.length = writer.size();

@@ -127,7 +127,7 @@ void RuntimeImpl::OnProcDead(const ProcAddress& proc, const FailureEvent& event)
 void RuntimeImpl::StopOrphans(const ProcAddress& proc) {
   for (const uint64_t id : actors_.OwnedFrom(proc)) {
     const FrameHeader header = HeaderTo(FrameKind::kStopActor, kAgentActor, {self_, id});
-    DeliverToActor(MakeMessage(header, EncodeValue(Value::Map{{"reason", "owner died"}})));
+    DeliverToActor(MakeMessage(header, *EncodeValue(Value::Map{{"reason", "owner died"}})));
   }
 }
 

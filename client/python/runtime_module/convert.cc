@@ -227,7 +227,9 @@ nb::object FromValue(const Value& value) {
   return nb::none();
 }
 
-Value ToMessageValue(nb::handle object) {
+Value ToMessageValue(nb::handle object, int depth) {
+  // A list may hold itself.
+  if (depth > kValueDepthMax) throw nb::value_error("not a value: nested too deep, or in itself");
   PyObject* const ptr = object.ptr();
   if (ptr == Py_None) return Value();
   if (ptr == Py_True || ptr == Py_False) return Value(ptr == Py_True);
@@ -237,12 +239,13 @@ Value ToMessageValue(nb::handle object) {
   if (PyBytes_Check(ptr)) return Value(Value::Bytes{ToBytes(object)});
   if (PyList_Check(ptr) || PyTuple_Check(ptr)) {
     Value::List list;
-    for (nb::handle item : nb::borrow<nb::object>(ptr)) list.push_back(ToMessageValue(item));
+    for (nb::handle item : nb::borrow<nb::object>(ptr)) list.push_back(ToMessageValue(item, depth + 1));
     return Value(std::move(list));
   }
   if (PyDict_Check(ptr)) {
     Value::Map map;
-    for (auto [key, item] : nb::borrow<nb::dict>(ptr)) map.emplace(ToText(key), ToMessageValue(item));
+    for (auto [key, item] : nb::borrow<nb::dict>(ptr))
+      map.emplace(ToText(key), ToMessageValue(item, depth + 1));
     return Value(std::move(map));
   }
   throw nb::type_error("not a value: None, bool, int, float, str, bytes, list, tuple and dict are");

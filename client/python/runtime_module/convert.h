@@ -35,6 +35,6 @@ FailureEvent ToEvent(nb::handle dict);
 
 // nil None, list list, map dict, array a memoryview of its shape.
 nb::object FromValue(const Value& value);
-Value ToMessageValue(nb::handle object);
+Value ToMessageValue(nb::handle object, int depth = 0);
 
 }  // namespace monarch::python

@@ -44,8 +44,9 @@ NB_MODULE(_runtime, module) {
   DefineRuntime(module);
   DefinePlainPickle(module);
   module.def("encode_value", [](nb::handle value) {
-    const std::string bytes = monarch::EncodeValue(ToMessageValue(value));
-    return Own(PyBytes_FromStringAndSize(bytes.data(), static_cast<Py_ssize_t>(bytes.size())));
+    const absl::StatusOr<std::string> bytes = monarch::EncodeValue(ToMessageValue(value));
+    if (!bytes.ok()) throw nb::value_error(std::string(bytes.status().message()).c_str());
+    return Own(PyBytes_FromStringAndSize(bytes->data(), static_cast<Py_ssize_t>(bytes->size())));
   });
   module.def("encode_event", [](nb::handle event) {
     const std::string bytes = monarch::EncodeFailureEvent(ToEvent(event));
