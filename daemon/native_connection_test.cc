@@ -1,13 +1,10 @@
 #include "daemon/native_connection.h"
 
-#include <linux/capability.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <catch2/catch.hpp>
+
+#include "message/fds_under_way.h"
 
 namespace monarch {
 namespace {
@@ -101,48 +98,28 @@ TEST_CASE("FramesToASlowReceiverAreBoundedAndKeepTheirOrder") {
   CHECK(read == accepted);
 }
 
-// Ends the process: 0 if the packet with an fd went through once others were read.
-[[noreturn]] void SendWhileManyFdsAreUnderWay() {
-  // The limit on fds under way is that of open files, for who has no capabilities.
-  __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
-  __user_cap_data_struct none[2] = {};
-  const rlimit files = {64, 64};
-  if (syscall(SYS_capset, &head, none) != 0 || setrlimit(RLIMIT_NOFILE, &files) != 0) _exit(1);
-  Fixture f;
-  auto unread = *PacketSocket::Pair();
-  const std::vector<int> fds(PacketSocket::kPacketFdsMax, f.peer.fd());
-  absl::StatusOr<bool> sent = true;
-  for (int i = 0; i < 32 && sent.ok(); ++i) sent = unread.first.TrySend("x", fds);
-  if (!absl::IsResourceExhausted(sent.status())) _exit(2);
-  f.connection->Answer(1, ControlType::kOk, {}, {&fds[0], 1});
-  f.connection->Answer(2, ControlType::kOk);
-  uint32_t wanted = 1;
-  if (!f.loop
-           ->WatchFd(f.peer.fd(), EPOLLIN,
-                     [&](uint32_t) {
-                       Packet packet;
-                       while (f.peer.TryReceive(&packet).value_or(false)) {
-                         if (DecodeControl(packet.bytes)->request != wanted++) _exit(3);
-                       }
-                       if (wanted == 3) f.loop->Stop();
-                     })
-           .ok()) {
-    _exit(4);
-  }
-  // Not before the connection has met the refusal.
-  f.loop->RunAfter(absl::Milliseconds(1), [&] { unread.second = PacketSocket(); });
-  f.loop->Run();
-  _exit(f.recorder.closed.empty() && wanted == 3 ? 0 : 5);
-}
-
 TEST_CASE("TooManyFdsUnderWayDelayAReceiverAndDoNotCutItOff") {
-  const pid_t pid = fork();
-  REQUIRE(pid >= 0);
-  if (pid == 0) SendWhileManyFdsAreUnderWay();
-  int status = 0;
-  REQUIRE(waitpid(pid, &status, 0) == pid);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 0);
+  const int status = RunWithManyFdsUnderWay([](absl::FunctionRef<void()> release) {
+    Fixture f;
+    const int fd = f.peer.fd();
+    f.connection->Answer(1, ControlType::kOk, {}, {&fd, 1});
+    f.connection->Answer(2, ControlType::kOk);
+    uint32_t wanted = 1;
+    const absl::Status watched = f.loop->WatchFd(fd, EPOLLIN, [&](uint32_t) {
+      Packet packet;
+      while (f.peer.TryReceive(&packet).value_or(false)) {
+        if (DecodeControl(packet.bytes)->request == wanted) ++wanted;
+      }
+      if (wanted == 3) f.loop->Stop();
+    });
+    if (!watched.ok()) return 1;
+    // Not before the connection has met the refusal.
+    f.loop->RunAfter(absl::Milliseconds(1), [&] { release(); });
+    f.loop->RunAfter(absl::Seconds(20), [&] { f.loop->Stop(); });
+    f.loop->Run();
+    return f.recorder.closed.empty() && wanted == 3 ? 0 : 2;
+  });
+  CHECK(status == 0);
 }
 
 TEST_CASE("PeerThatDoesNotReadNoticesIsCutOff") {

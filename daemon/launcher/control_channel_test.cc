@@ -1,14 +1,12 @@
 #include "daemon/launcher/control_channel.h"
 
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+
+#include "message/fds_under_way.h"
 
 namespace monarch {
 namespace {
@@ -130,39 +128,21 @@ TEST_CASE("MayBeDestroyedInsideACallback") {
   CHECK(f.closed == 0);
 }
 
-// Ends the process: 0 if the message with an fd went through once others were read.
-[[noreturn]] void SendWhileManyFdsAreUnderWay() {
-  // The limit on fds under way is that of open files, for who has no capabilities.
-  __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
-  __user_cap_data_struct none[2] = {};
-  const rlimit files = {64, 64};
-  if (syscall(SYS_capset, &head, none) != 0 || setrlimit(RLIMIT_NOFILE, &files) != 0) _exit(1);
-  Fixture f;
-  auto unread = *PacketSocket::Pair();
-  const std::vector<int> fds(PacketSocket::kPacketFdsMax, f.peer.fd());
-  absl::StatusOr<bool> sent = true;
-  for (int i = 0; i < 32 && sent.ok(); ++i) sent = unread.first.TrySend("x", fds);
-  if (!absl::IsResourceExhausted(sent.status())) _exit(2);
-  std::vector<ScopedFd> passed;
-  passed.emplace_back(fcntl(f.peer.fd(), F_DUPFD_CLOEXEC, 0));
-  f.channel->Send({ControlType::kOk, 1, Value(Value::Map{})}, std::move(passed));
-  if (f.channel->idle()) _exit(3);
-  unread.second = PacketSocket();
-  if (!f.loop->WatchFd(f.peer.fd(), EPOLLIN, [&f](uint32_t) { f.loop->Stop(); }).ok()) _exit(4);
-  f.Run();
-  Packet packet;
-  const bool received = f.peer.TryReceive(&packet).value_or(false);
-  _exit(received && packet.fds.size() == 1 && f.closed == 0 ? 0 : 5);
-}
-
 TEST_CASE("TooManyFdsUnderWayDelayAMessage") {
-  const pid_t pid = fork();
-  REQUIRE(pid >= 0);
-  if (pid == 0) SendWhileManyFdsAreUnderWay();
-  int status = 0;
-  REQUIRE(waitpid(pid, &status, 0) == pid);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 0);
+  const int status = RunWithManyFdsUnderWay([](absl::FunctionRef<void()> release) {
+    Fixture f;
+    std::vector<ScopedFd> passed;
+    passed.emplace_back(fcntl(f.peer.fd(), F_DUPFD_CLOEXEC, 0));
+    f.channel->Send({ControlType::kOk, 1, Value(Value::Map{})}, std::move(passed));
+    if (f.channel->idle()) return 1;
+    release();
+    if (!f.loop->WatchFd(f.peer.fd(), EPOLLIN, [&f](uint32_t) { f.loop->Stop(); }).ok()) return 2;
+    f.Run();
+    Packet packet;
+    const bool received = f.peer.TryReceive(&packet).value_or(false);
+    return received && packet.fds.size() == 1 && f.closed == 0 ? 0 : 3;
+  });
+  CHECK(status == 0);
 }
 
 }  // namespace
