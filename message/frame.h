@@ -28,6 +28,7 @@ enum class FrameKind : uint8_t {
   kPause = 11,  // stop sending to actor `call_id`: its mailbox is full
   kResume = 12,
   kRelease = 13,  // segment blocks of the receiver that the sender is done with; payload: u64 offsets
+  kProbe = 15,    // about actors that wait for each other
 };
 
 enum class PayloadKind : uint8_t {

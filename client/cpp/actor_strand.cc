@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "client/cpp/runtime/served_actor.h"
 #include "message/control_message.h"
 #include "message/utf8.h"
 
@@ -16,13 +17,11 @@ namespace {
 // Fits into a frame whatever becomes of its bytes, so that an error can be told when the segment is full.
 constexpr size_t kErrorTextMax = 1024;
 
-thread_local uint64_t current_actor = kRootActor;
-
 // Restores the former actor when a handler returns, so that a pool thread outside of handlers counts as root.
 class ActorScope {
  public:
-  explicit ActorScope(uint64_t actor) : before_(std::exchange(current_actor, actor)) {}
-  ~ActorScope() { current_actor = before_; }
+  explicit ActorScope(uint64_t actor) : before_(std::exchange(served_actor, actor)) {}
+  ~ActorScope() { served_actor = before_; }
 
  private:
   uint64_t before_;
@@ -80,7 +79,7 @@ FailureEvent ExceptionEvent(const absl::Status& status) {
 
 }  // namespace
 
-uint64_t CurrentActor() { return current_actor; }
+uint64_t CurrentActor() { return served_actor != 0 ? served_actor : kRootActor; }
 
 ActorStrand::ActorStrand(Runtime* runtime, const ActorTypes* types, RuntimeTask create)
     : runtime_(runtime),

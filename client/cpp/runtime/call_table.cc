@@ -81,6 +81,13 @@ void CallTable::Unexpect(const Inbox& call, absl::Span<const CallTarget> targets
   for (const CallTarget& target : targets) TakeExpected(&it->second, target.rank, target.actor);
 }
 
+std::vector<CallTarget> CallTable::Owed(uint64_t call) const {
+  MutexLock lock(mu_);
+  const auto it = entries_.find(call);
+  if (it == entries_.end()) return {};
+  return it->second.expected;
+}
+
 size_t CallTable::size() const {
   MutexLock lock(mu_);
   return entries_.size();
@@ -134,16 +141,33 @@ std::shared_ptr<Inbox> CallTable::Port(uint64_t owner, uint64_t id) const {
   return it->second.inbox;
 }
 
-Message CallTable::FailureMessage(const Open& open, const FailureEvent& event) const {
+Message CallTable::AnswerMessage(const Open& open, FrameKind kind, std::string_view meta) const {
   FrameHeader header;
-  header.kind = FrameKind::kFailure;
+  header.kind = kind;
   header.flags = kFlagReply;
   header.sender = open.target.actor;
   header.receiver = {self_, open.owner};
   header.call_id = open.call;
   header.port_id = open.call;
   header.rank = open.target.rank;
-  return MakeMessage(header, EncodeFailureEvent(event));
+  return MakeMessage(header, meta);
+}
+
+Message CallTable::FailureMessage(const Open& open, const FailureEvent& event) const {
+  return AnswerMessage(open, FrameKind::kFailure, EncodeFailureEvent(event));
+}
+
+void CallTable::AnswerFor(uint64_t call, const CallTarget& target, FrameKind kind, std::string_view meta) {
+  Open open = {call, 0, target};
+  std::shared_ptr<Inbox> inbox;
+  {
+    MutexLock lock(mu_);
+    const auto it = entries_.find(call);
+    if (it == entries_.end() || !TakeExpected(&it->second, target.rank, target.actor)) return;
+    open.owner = it->second.owner;
+    inbox = it->second.inbox;
+  }
+  Push(inbox, AnswerMessage(open, kind, meta));
 }
 
 void CallTable::Fail(uint64_t call, uint32_t rank, const FailureEvent& event, bool expected_only) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -45,6 +46,8 @@ class CallTable {
   // They were not sent after all.
   void Unexpect(const Inbox& call, absl::Span<const CallTarget> targets);
   size_t size() const;
+  // Who still has to answer.
+  std::vector<CallTarget> Owed(uint64_t call) const;
 
   // An answer or port message: the inbox that took it, null if nobody waits for it (any more). `pause`: it is
   // full, and the sender's proc has to be told.
@@ -53,6 +56,8 @@ class CallTable {
   std::shared_ptr<Inbox> Port(uint64_t owner, uint64_t id) const;
   // Puts a failure in place of the answer of `rank`; with `expected_only` unless it has answered already.
   void Fail(uint64_t call, uint32_t rank, const FailureEvent& event, bool expected_only);
+  // Puts an answer in place of the target's, unless it has answered already.
+  void AnswerFor(uint64_t call, const CallTarget& target, FrameKind kind, std::string_view meta);
   // Everything that is still expected from `proc` (null: from anywhere).
   void FailProc(const ProcAddress* proc, const EventFor& event_for);
 
@@ -72,6 +77,7 @@ class CallTable {
   static bool TakeExpected(Entry* entry, uint32_t rank, const ActorAddress& from);
   std::shared_ptr<Inbox> Add(uint64_t owner, bool is_call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Push(const std::shared_ptr<Inbox>& inbox, Message message);
+  Message AnswerMessage(const Open& open, FrameKind kind, std::string_view meta) const;
   Message FailureMessage(const Open& open, const FailureEvent& event) const;
 
   const ProcAddress self_;

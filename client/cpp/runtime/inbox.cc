@@ -15,6 +15,13 @@ namespace {
 // A sender that goes on although it was told to pause (a resume for something else of the same actor may have
 // come between) is told again after so many messages.
 constexpr uint32_t kPauseAgain = 16;
+// Messages that are looked through for a call, under the lock that senders need too.
+constexpr size_t kLookedThroughMax = 16384;
+
+bool IsCall(const Message& message, const ProcAddress& caller, uint64_t call) {
+  return message.header.kind == FrameKind::kCall && message.header.call_id == call &&
+         message.header.sender.proc == caller;
+}
 
 }  // namespace
 
@@ -119,15 +126,43 @@ std::optional<Message> Inbox::Remove(const ProcAddress& caller, uint64_t call) {
   Room room;
   {
     MutexLock lock(mu_);
-    const auto at = std::find_if(queue_.begin(), queue_.end(), [&](const Message& queued) {
-      return queued.header.kind == FrameKind::kCall && queued.header.call_id == call &&
-             queued.header.sender.proc == caller;
-    });
+    const auto at = std::find_if(queue_.begin(), queue_.end(),
+                                 [&](const Message& queued) { return IsCall(queued, caller, call); });
     if (at == queue_.end()) return std::nullopt;
     message = Take(at, &room);
   }
   TellRoom(std::move(room));
   return message;
+}
+
+std::optional<std::string> Inbox::MetaOfQueued(const ProcAddress& caller, uint64_t call) const {
+  MutexLock lock(mu_);
+  size_t looked_through = 0;
+  for (const Message& queued : queue_) {
+    if (++looked_through > kLookedThroughMax) break;
+    if (IsCall(queued, caller, call)) return std::string(queued.view.meta);
+  }
+  return std::nullopt;
+}
+
+void Inbox::SetAnyAnswerEndsWait() {
+  MutexLock lock(mu_);
+  any_answer_ends_wait_ = true;
+}
+
+bool Inbox::any_answer_ends_wait() const {
+  MutexLock lock(mu_);
+  return any_answer_ends_wait_;
+}
+
+void Inbox::SetOthersAnswer() {
+  MutexLock lock(mu_);
+  others_answer_ = true;
+}
+
+bool Inbox::others_answer() const {
+  MutexLock lock(mu_);
+  return others_answer_;
 }
 
 bool Inbox::empty() const {

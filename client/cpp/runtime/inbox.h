@@ -88,6 +88,14 @@ class Inbox {
   // Takes a queued call out of its turn: that of the process `caller` with the number `call` there. Nothing
   // if it is not queued (any more). From any thread.
   std::optional<Message> Remove(const ProcAddress& caller, uint64_t call);
+  // The meta of such a call, if it is queued, and not behind very many others.
+  std::optional<std::string> MetaOfQueued(const ProcAddress& caller, uint64_t call) const;
+  // A call's: whoever waits wants the next answer, whosesoever, and not all of them.
+  void SetAnyAnswerEndsWait();
+  bool any_answer_ends_wait() const;
+  // A mailbox's: others than its actor's thread may answer the calls that were taken from it.
+  void SetOthersAnswer();
+  bool others_answer() const;
   bool empty() const;
   size_t size() const;
   // True when nothing more will come: all expected answers were popped, or the port or actor was closed.
@@ -153,6 +161,8 @@ class Inbox {
   uint64_t owner_ ABSL_GUARDED_BY(mu_) = 0;      // ports: the actor they belong to
   uint64_t expected_ ABSL_GUARDED_BY(mu_) = 0;   // calls: answers still to come
   bool unbounded_ ABSL_GUARDED_BY(mu_) = false;  // a port or a mailbox: until closed
+  bool any_answer_ends_wait_ ABSL_GUARDED_BY(mu_) = false;
+  bool others_answer_ ABSL_GUARDED_BY(mu_) = false;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   bool over_ ABSL_GUARDED_BY(mu_) = false;  // over its bounds, and not yet half empty again
   // Procs told to pause, and how many messages came from each since.

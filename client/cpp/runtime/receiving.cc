@@ -170,14 +170,7 @@ void RuntimeImpl::DeliverToActor(Message message) {
 }
 
 void RuntimeImpl::AnswerEmpty(const FrameHeader& request) {
-  if (request.port_id == 0) return;
-  FrameHeader header = HeaderTo(FrameKind::kReply, request.receiver.actor, request.sender);
-  header.flags = kFlagReply;
-  header.port_id = request.port_id;
-  header.call_id = request.call_id;
-  header.reply_word = request.reply_word;
-  header.rank = request.rank;
-  static_cast<void>(SendQuietly(header, {}));
+  if (request.port_id != 0) static_cast<void>(SendQuietly(AnswerTo(request, FrameKind::kReply), {}));
 }
 
 void RuntimeImpl::TellPause(const Inbox& inbox, const FrameHeader& cause) {
@@ -207,6 +200,9 @@ void RuntimeImpl::DeliverToProc(const std::shared_ptr<Peer>& peer, Message messa
     case FrameKind::kPause:
     case FrameKind::kResume:
       if (peer != nullptr) peer->SetPaused(message.header.call_id, message.header.kind == FrameKind::kPause);
+      return;
+    case FrameKind::kProbe:
+      deadlocks_.Receive(message);
       return;
     case FrameKind::kRelease:
       if (peer != nullptr) ReleaseBlocks(peer.get(), message);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -97,6 +98,8 @@ class Runtime {
 
   // --- sleeping; all of these drain what has arrived, on the calling thread ---
   // OK: `inbox` is not empty, or finished. DeadlineExceeded: `timeout` passed. Cancelled: a signal came.
+  // If the thread runs an actor, and waits for answers without a limit: where actors that wait for each other
+  // are found, one call that is still queued gets a kException with type ABORTED and `deadlock`, the cycle.
   virtual absl::Status Wait(Inbox& inbox, absl::Duration timeout) = 0;
   // The same for an event loop's thread: OK when `notifier` has news. With `epoll_fd` >= 0 also returns OK
   // when that is readable; else it sleeps on the thread's wait word.
@@ -130,6 +133,8 @@ class Runtime {
   // threads): messages for them ring its wait word. To be called before each WaitNotifier of whoever leads
   // then.
   virtual void BindPool() = 0;
+  // Says what the calling thread's actor is in, for reports of deadlocks; called when it waits for long.
+  virtual void SetEndpointNamer(std::function<std::string()> namer) = 0;
   // The actor is over: its mailbox closes, queued and later calls get kFailure with `event` (whose address,
   // mesh, rank, class, host and pid are filled in here), the owner is told unless it is a stop, and so is the
   // daemon. Meshes that it owned are forgotten (the layer stops them before).

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/errno_status.h"
 #include "base/status_macros.h"
+#include "client/cpp/runtime/served_actor.h"
 
 namespace monarch {
 namespace {
@@ -95,6 +96,14 @@ RuntimeImpl::RuntimeImpl(Connection connection, std::unique_ptr<ServiceThread> s
                }
              }),
       dead_(kDeadProcsMax),
+      deadlocks_({self_, static_cast<size_t>(limits.call_depth_max), &actors_, &calls_, loop_,
+                  [this](const ProcAddress& to, const std::string& probe) {
+                    static_cast<void>(
+                        SendQuietly(HeaderTo(FrameKind::kProbe, kAgentActor, {to, kAgentActor}), probe));
+                  },
+                  [this](const FrameHeader& call, const std::string& exception) {
+                    static_cast<void>(SendQuietly(AnswerTo(call, FrameKind::kException), exception));
+                  }}),
       sequencer_({static_cast<size_t>(limits.reorder_frames_max), kPairsMax}) {}
 
 std::unique_ptr<Runtime> RuntimeImpl::Create(Connection connection, std::unique_ptr<ServiceThread> service,
@@ -132,6 +141,16 @@ FrameHeader RuntimeImpl::HeaderTo(FrameKind kind, uint64_t sender, const ActorAd
   header.session = session_;
   header.sender = {self_, sender};
   header.receiver = receiver;
+  return header;
+}
+
+FrameHeader RuntimeImpl::AnswerTo(const FrameHeader& request, FrameKind kind) const {
+  FrameHeader header = HeaderTo(kind, request.receiver.actor, request.sender);
+  header.flags = kFlagReply;
+  header.port_id = request.port_id;
+  header.call_id = request.call_id;
+  header.reply_word = request.reply_word;
+  header.rank = request.rank;
   return header;
 }
 
@@ -194,7 +213,13 @@ absl::Status RuntimeImpl::Wait(Inbox& inbox, absl::Duration timeout) {
     port_owner = inbox.owner_;
   }
   if (port_owner != 0) rung = actors_.WordOf(port_owner);
-  return words_->SleepUntil([&] { return inbox.ready(); }, [&] { Drain(word); }, rung != word, timeout);
+  const auto sleep = [&](absl::Duration limit) {
+    return words_->SleepUntil([&] { return inbox.ready(); }, [&] { Drain(word); }, rung != word, limit);
+  };
+  const bool is_call = inbox.id() != 0 && port_owner == 0;
+  // Whoever waits with a limit goes on by itself.
+  if (served_actor == 0 || !is_call || timeout != absl::InfiniteDuration()) return sleep(timeout);
+  return deadlocks_.Wait(inbox, served_actor, sleep);
 }
 
 absl::Status RuntimeImpl::WaitNotifier(Notifier& notifier, int epoll_fd, absl::Duration timeout) {
@@ -285,6 +310,7 @@ void RuntimeImpl::BindPool() {
 
 void RuntimeImpl::BindActor(uint64_t actor) {
   if (fork_.in_child()) return;
+  served_actor = actor;
   const uint32_t word = words_->ThreadWord();
   const uint32_t before = actors_.Bind(actor, word);
   if (before != kServiceWord && before != word) doorbell_->RegisterActor(before, 0);

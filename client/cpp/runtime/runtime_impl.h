@@ -14,6 +14,7 @@
 #include "client/cpp/runtime/call_table.h"
 #include "client/cpp/runtime/daemon_link.h"
 #include "client/cpp/runtime/dead_procs.h"
+#include "client/cpp/runtime/deadlock_watch.h"
 #include "client/cpp/runtime/fork_guard.h"
 #include "client/cpp/runtime/handshake.h"
 #include "client/cpp/runtime/owned_meshes.h"
@@ -58,6 +59,7 @@ class RuntimeImpl : public Runtime {
   void BindActor(uint64_t actor) override;
   void BindPool() override;
   void EndActor(uint64_t actor, FailureEvent event) override;
+  void SetEndpointNamer(std::function<std::string()> namer) override { deadlocks_.SetEndpointNamer(namer); }
   absl::Status Reply(const Message& request, FrameKind kind, const Outgoing& answer) override;
 
   std::shared_ptr<Inbox> OpenCall(uint64_t caller, size_t answers) override;
@@ -80,6 +82,7 @@ class RuntimeImpl : public Runtime {
 
   RuntimeImpl(Connection connection, std::unique_ptr<ServiceThread> service, const Limits& limits);
   FrameHeader HeaderTo(FrameKind kind, uint64_t sender, const ActorAddress& receiver) const;
+  FrameHeader AnswerTo(const FrameHeader& request, FrameKind kind) const;
   FailureEvent DaemonEnded(const ActorAddress& actor) const;
   // A request to the daemon that is answered with ok.
   absl::Status Ask(ControlType type, absl::Span<const int> fds, absl::Duration timeout);
@@ -164,15 +167,11 @@ class RuntimeImpl : public Runtime {
   PacketSocket launcher_;         // service thread
   ClientProcess private_daemon_;  // reaped at the end
 
-  std::atomic<uint64_t> frames_sent_{0};
-  std::atomic<uint64_t> frames_received_{0};
-  std::atomic<uint64_t> ring_links_{0};
-  std::atomic<uint64_t> relay_links_{0};
+  std::atomic<uint64_t> frames_sent_{0}, frames_received_{0};
+  std::atomic<uint64_t> ring_links_{0}, relay_links_{0};
   std::atomic<size_t> blocked_peers_{0};
   std::atomic<uint64_t> actor_count_{0};
-  std::atomic<bool> write_wanted_{false};
-  std::atomic<bool> daemon_ended_{false};
-  std::atomic<bool> goodbye_said_{false};
+  std::atomic<bool> write_wanted_{false}, daemon_ended_{false}, goodbye_said_{false};
 
   std::unique_ptr<ServiceThread> service_;  // constant until the end
   const std::shared_ptr<EventLoop> loop_;
@@ -183,6 +182,7 @@ class RuntimeImpl : public Runtime {
   ActorTable actors_;
   CallTable calls_;
   DeadProcs dead_;
+  DeadlockWatch deadlocks_;
 
   Mutex drain_mu_;
   Sequencer sequencer_ ABSL_GUARDED_BY(drain_mu_);

@@ -264,14 +264,9 @@ absl::Status RuntimeImpl::Reply(const Message& request, FrameKind kind, const Ou
   // An answer is owed: a signal only makes it late.
   MONARCH_ASSIGN_OR_RETURN(const PreparedPayload prepared,
                            Prepare(answer, receiver.proc == self_ ? 0 : 1, OnSignal::kContinue));
-  FrameHeader header = HeaderTo(kind, request.header.receiver.actor, receiver);
-  header.flags = kFlagReply;
-  header.port_id = request.header.port_id;
-  header.call_id = request.header.call_id;
-  header.reply_word = request.header.reply_word;
-  header.rank = request.header.rank;
   FailureEvent event;
-  const absl::Status status = SendOne(header, prepared, answer, OnSignal::kContinue, &event);
+  const absl::Status status =
+      SendOne(AnswerTo(request.header, kind), prepared, answer, OnSignal::kContinue, &event);
   // Nobody is left to hear it.
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
@@ -319,14 +314,7 @@ void RuntimeImpl::SendEvent(const FrameHeader& header, const FailureEvent& event
 }
 
 void RuntimeImpl::SendFailure(const FrameHeader& request, const FailureEvent& event) {
-  if (request.port_id == 0) return;
-  FrameHeader header = HeaderTo(FrameKind::kFailure, request.receiver.actor, request.sender);
-  header.flags = kFlagReply;
-  header.port_id = request.port_id;
-  header.call_id = request.call_id;
-  header.reply_word = request.reply_word;
-  header.rank = request.rank;
-  SendEvent(header, event);
+  if (request.port_id != 0) SendEvent(AnswerTo(request, FrameKind::kFailure), event);
 }
 
 }  // namespace monarch

@@ -44,6 +44,8 @@ void DefineInbox(nb::module_& module) {
       .def("try_pop", TryPop)
       .def("finished", [](const PyInbox& self) { return self.inbox().finished(); })
       .def("__len__", [](const PyInbox& self) { return self.inbox().size(); })
+      .def("set_any_answer_ends_wait", [](const PyInbox& self) { self.inbox().SetAnyAnswerEndsWait(); })
+      .def("set_others_answer", [](const PyInbox& self) { self.inbox().SetOthersAnswer(); })
       .def(
           "set_notifier",
           [](const PyInbox& self, const PyNotifier* notifier, uint64_t cookie) {

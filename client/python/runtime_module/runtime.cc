@@ -161,6 +161,18 @@ void EndActor(const PyRuntime& self, uint64_t actor, nb::handle event) {
   self.runtime->EndActor(actor, std::move(ended));
 }
 
+void SetEndpointNamer(const PyRuntime& self, nb::object namer) {
+  // Kept for good: the runtime outlives the interpreter.
+  self.runtime->SetEndpointNamer([kept = namer.release()]() -> std::string {
+    const AcquiredGil acquired;
+    try {
+      return ToText(kept());
+    } catch (nb::python_error&) {
+      return "";
+    }
+  });
+}
+
 nb::object DeathOf(const PyRuntime& self, nb::handle proc) {
   const absl::StatusOr<FailureEvent> event = self.runtime->DeathOf(ToProc(proc));
   if (absl::IsNotFound(event.status())) return nb::none();
@@ -279,6 +291,7 @@ void DefineActors(nb::class_<PyRuntime>& runtime) {
            [](const PyRuntime& self) { return PyInbox(self.runtime, self.runtime->root_mailbox(), false); })
       .def("next_actor_id", [](const PyRuntime& self) { return self.runtime->NextActorId(); })
       .def("bind_actor", [](const PyRuntime& self, uint64_t actor) { self.runtime->BindActor(actor); })
+      .def("set_endpoint_namer", SetEndpointNamer)
       .def("end_actor", EndActor)
       .def("add_owned_mesh",
            [](const PyRuntime& self, uint64_t owner, nb::handle mesh, nb::handle cls, uint64_t actor,

@@ -245,7 +245,7 @@ class ActorRunner:
         assert self.instance is not None
         context = call.context
         if context is None or context._rank != message.rank:
-            context = call.context = Context(self.instance, message.rank, call.extent)
+            context = call.context = Context(self.instance, message.rank, call.extent, call.method)
         if current.get() is not context:
             current.set(context)
         if message.payload_kind == _runtime.PICKLE:
@@ -263,6 +263,9 @@ class ActorRunner:
         decoded: Any = _runtime.decode_value(meta)
         method, labels, sizes = decoded
         call = self._find(method, Extent(labels, sizes))
+        if call.explicit:
+            # From now on, what it has taken may be answered by whoever was handed a port.
+            self.mailbox.set_others_answer()
         if len(self._calls) < 1024:
             self._calls[meta] = call
         return call

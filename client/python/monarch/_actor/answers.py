@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from monarch import _runtime
 from monarch._actor import pickling
-from monarch._actor.errors import ActorError, SpawnError, SupervisionError
+from monarch._actor.errors import ActorError, DeadlockError, SpawnError, SupervisionError
 from monarch._actor.failure import FailureEvent, failure_text
 from monarch._actor.unpicklable import cannot_load, summary_of
 
@@ -48,8 +48,15 @@ def _same_payload(a: Message, b: Message) -> bool:
     return a.payload_kind == b.payload_kind and len(a.parts) == 1 == len(b.parts) and a.parts[0] == b.parts[0]
 
 
-def _actor_error(message: Message, description: Description) -> ActorError:
+def _is_deadlock(message: Message) -> bool:
+    meta: Any = message.meta if message.kind == _runtime.EXCEPTION else None
+    return bool(meta) and "deadlock" in meta
+
+
+def _raised_error(message: Message, description: Description) -> ActorError | DeadlockError:
     meta: Any = message.meta or {}
+    if "deadlock" in meta:
+        return DeadlockError(tuple(meta["deadlock"]), description.call)
     exception: BaseException | None = None
     formatted = meta.get("traceback", "")
     if message.parts:
@@ -74,7 +81,7 @@ def failure_error(
 
 def error_of(message: Message, description: Description) -> BaseException:
     if message.kind == _runtime.EXCEPTION:
-        return _actor_error(message, description)
+        return _raised_error(message, description)
     if message.kind == _runtime.FAILURE:
         event = message.event
         # Who is gone without a trace cannot say what it was.
@@ -144,7 +151,7 @@ def _error_with_all(answers: list[Message | None], rank: int, description: Descr
         else:
             failures[at] = error_of(answer, description)
     error = failures[rank]
-    if isinstance(error, (ActorError, SupervisionError)):
+    if isinstance(error, (ActorError, DeadlockError, SupervisionError)):
         error.failures = failures
         error.values = _Arrived(values)
     return error
@@ -167,7 +174,7 @@ def collect_all(
             return
         answers[message.rank] = message
         missing -= 1
-        if message.kind == _runtime.FAILURE:
+        if message.kind == _runtime.FAILURE or _is_deadlock(message):
             # Others may never answer.
             future._set_error(_error_with_all(answers, message.rank, describe()))
             return

@@ -113,12 +113,19 @@ class Instance:
 class Context:
     """The current actor and the message it handles."""
 
-    __slots__ = ("_extent", "_rank", "actor_instance")
+    __slots__ = ("_endpoint", "_extent", "_rank", "actor_instance")
 
-    def __init__(self, actor_instance: Instance, rank: int = 0, extent: Extent = NO_DIMENSIONS) -> None:
+    def __init__(
+        self,
+        actor_instance: Instance,
+        rank: int = 0,
+        extent: Extent = NO_DIMENSIONS,
+        endpoint: str = "",
+    ) -> None:
         self.actor_instance = actor_instance
         self._rank = rank
         self._extent = extent
+        self._endpoint = endpoint
 
     @property
     def message_rank(self) -> Point:
@@ -152,6 +159,17 @@ client_context = ClientContext()
 def context() -> Context:
     """The current actor's context; outside actors the client's, which the first call starts."""
     return current.get() or client_context.get()
+
+
+def current_endpoint() -> str:
+    """What the current actor is in; "" between its messages, and in what concerns its life."""
+    here = current.get()
+    runner = here.actor_instance.runner if here is not None else None
+    if here is None or runner is None:
+        return ""
+    if runner.construction is not None:
+        return "__init__"
+    return here._endpoint if runner.in_flight else ""
 
 
 def current_rank() -> Point:

@@ -249,6 +249,7 @@ class Endpoint(Generic[P, R]):
         """Calls every member; gives as many futures, done in the order in which answers arrive."""
         receiver = self._send(args, kwargs, None, self._size)
         receiver.single = False
+        receiver.inbox.set_any_answer_ends_wait()
 
         def futures() -> Generator[Future[R], None, None]:
             for _ in range(self._size):

@@ -53,6 +53,30 @@ class ActorError(_CallError, Exception):
         return (type(self), self.args, self._state())
 
 
+class DeadlockError(_CallError, RuntimeError):
+    """Actors wait for each other, and this call closes the cycle: it cannot be answered.
+
+    Of the calls of a cycle one fails, so that the others go on. It was not made, if any of them had not begun.
+
+    Attributes:
+        cycle: what waits for what, as "actor.endpoint", from what keeps the callee busy to what it was called for.
+        endpoint: the call that failed, as "mesh.method()"; None if that is not known.
+        failures, values: of a `call`, what came from each member until then, by rank.
+    """
+
+    def __init__(self, cycle: tuple[str, ...], endpoint: str | None = None) -> None:
+        super().__init__(cycle, endpoint)
+        self.cycle = cycle
+        self.endpoint = endpoint
+
+    def __str__(self) -> str:
+        call = f"{self.endpoint} cannot be answered" if self.endpoint else "deadlock"
+        return f"{call}: each of these waits for the next: {' -> '.join(self.cycle)}"
+
+    def __reduce__(self) -> Any:
+        return (type(self), (self.cycle, self.endpoint), self._state())
+
+
 class CallCancelledError(RuntimeError):
     """The result was given up by `Future.cancel()`."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from monarch import _runtime
 from monarch._actor.construction import LOOK_S
-from monarch._actor.context import Context, Instance, client_context
+from monarch._actor.context import Context, Instance, client_context, current_endpoint
 from monarch._actor.interrupt import shorten_interrupts
 from monarch._actor.log_stream import LogStream
 from monarch._config.layers import layers
@@ -53,6 +53,7 @@ class Process:
         self._control: Channel | None = None
         self._root: Instance | None = None
         self.log_stream: LogStream | None = None  # in a client
+        runtime.set_endpoint_namer(current_endpoint)
         if is_client:
             self._root = Instance(runtime, (*self.self_proc, _runtime.ROOT_ACTOR), {"name": "root"})
             self._root_context = Context(self._root)

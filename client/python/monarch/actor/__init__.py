@@ -21,6 +21,7 @@ from monarch._actor.endpoint import Accumulator, Endpoint, NotAnEndpoint, as_end
 from monarch._actor.errors import (
     ActorError,
     CallCancelledError,
+    DeadlockError,
     ResourceExhausted,
     SpawnError,
     SupervisionError,
@@ -66,6 +67,7 @@ __all__ = [
     "Channel",
     "ChannelTransport",
     "Context",
+    "DeadlockError",
     "Endpoint",
     "Extent",
     "FailureEvent",
