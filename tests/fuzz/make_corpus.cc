@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/cpp/runtime/deadlock_probe.h"
 #include "daemon/launcher/launcher_messages.h"
 #include "message/bytes.h"
 #include "message/control_message.h"
@@ -138,6 +139,15 @@ void WriteCodecs(Corpus* corpus) {
   corpus->Write("failure_event", "plain", EncodeFailureEvent(Event(0)));
   corpus->Write("failure_event", "causes", EncodeFailureEvent(Event(16)));
   corpus->Write("failure_event", "empty", EncodeFailureEvent(FailureEvent()));
+
+  const ActorAddress a = {kProc, 3}, b = {kProc, 4};
+  Probe probe;
+  probe.path = {{a, 1, "a", "f", b, 2, 0, std::nullopt}};
+  corpus->Write("deadlock_probe", "search", *EncodeValue(ToValue(probe)));
+  probe.phase = Probe::Phase::kVerdict;
+  probe.path.push_back({b, 5, "b", "", a, 6, 1, "g"});
+  probe.at = 1;
+  corpus->Write("deadlock_probe", "verdict", *EncodeValue(ToValue(probe)));
 }
 
 void WriteLauncherMessages(Corpus* corpus) {

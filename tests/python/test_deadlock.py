@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import EVENT_S
+from conftest import EVENT_S, Failures
 from monarch.actor import (
     Actor,
     ActorError,
@@ -21,6 +21,7 @@ from monarch.actor import (
     current_rank,
     endpoint,
 )
+from monarch.job import ProcessJob
 
 
 def cycle_of(error: ActorError) -> tuple[str, ...]:
@@ -165,6 +166,19 @@ def test_actors_of_one_process(spawn_procs: Any) -> None:
     assert cycle_of(raised.value) == ("a.call", "b.call", "a.call")
 
 
+def test_actors_on_two_hosts(failures: Failures) -> None:
+    job = ProcessJob({"hosts": 2})
+    try:
+        nodes = job.state(cached_path=None).hosts.spawn_procs({"gpus": 1}).spawn("n", Node)
+        a, b = nodes.slice(hosts=0), nodes.slice(hosts=1)
+        with pytest.raises(ActorError) as raised:
+            a.call.call_one(b, a).get(timeout=EVENT_S)
+    finally:
+        job.kill()
+    first, second = (f"n{{'hosts': {host}/2, 'gpus': 0/1}}.call" for host in (0, 1))
+    assert cycle_of(raised.value) == (first, second, first)
+
+
 def test_a_cycle_behind_others_that_wait_for_it(nodes: Any) -> None:
     a, b, c = nodes
     waiting = [c.call.call_one(a) for _ in range(3)]
@@ -247,6 +261,7 @@ def test_one_answer_of_several_is_enough(nodes: Any, spawn_procs: Any) -> None:
     mixed = spawn_procs({"gpus": 2}).spawn("mixed", Mixed)
     # The first member waits for the caller, the other answers; and then the caller answers, too.
     assert a.first_of.call_one(mixed, a).get(timeout=EVENT_S) == "free"
+    assert mixed.call.call(nodes[1]).get(timeout=EVENT_S).values() == ["end", "free"]
     # Here the caller wants the first one's answer as well.
     assert a.every_of.call_one(mixed, a).get(timeout=EVENT_S) == ["ActorError", "free"]
 

@@ -155,6 +155,9 @@ TEST_CASE("a wait for any of several answers is in no cycle") {
   const auto answer = Next(a, *call);
   REQUIRE(answer.ok());
   CHECK(TextOf(*answer) == "late");
+  // Then `back` has its answer, too, and serves the next.
+  const auto next = Start(b, kRootActor, {{back.address(), 0}}, "other");
+  CHECK(Next(b, *next).ok());
 }
 
 }  // namespace
