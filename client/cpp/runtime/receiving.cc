@@ -77,7 +77,13 @@ absl::Status RuntimeImpl::Accept(const std::shared_ptr<Peer>& peer, Frame frame)
   if (header.receiver.proc != self_) {
     return absl::InvalidArgumentError(absl::StrCat("frame for ", header.receiver.ToString()));
   }
-  return sequencer_.Accept(std::move(frame), [&](Frame next) { ReceiveFrame(peer, std::move(next)); });
+  // A probe says that what was answered before it has arrived, and what is held back has not. There is
+  // another search later.
+  const bool held = sequencer_.held() > 0;
+  return sequencer_.Accept(std::move(frame), [&](Frame next) {
+    if (held && next.header.kind == FrameKind::kProbe) return;
+    ReceiveFrame(peer, std::move(next));
+  });
 }
 
 void RuntimeImpl::ReceiveFrame(const std::shared_ptr<Peer>& peer, Frame frame) {

@@ -59,7 +59,8 @@ class DeadlockError(_CallError, RuntimeError):
     Of the calls of a cycle one fails, so that the others go on. It was not made, if any of them had not begun.
 
     Attributes:
-        cycle: what waits for what, as "actor.endpoint", from what keeps the callee busy to what it was called for.
+        cycle: what waits for what, as "actor.endpoint", from what keeps the callee busy to what it was called for. A
+            call on the way that has not begun says what it is queued behind.
         endpoint: the call that failed, as "mesh.method()"; None if that is not known.
         failures, values: of a `call`, what came from each member until then, by rank.
     """
