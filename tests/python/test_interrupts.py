@@ -65,6 +65,23 @@ import warnings
 warnings.simplefilter("ignore")
 asyncio.run(main())
 """,
+    "await_in_uvloop": """
+import uvloop
+async def main():
+    w = worker()
+    wait_here()
+    await w.hang.call_one()
+uvloop.run(main())
+""",
+    "get_in_uvloop": """
+import uvloop, warnings
+async def main():
+    w = worker()
+    wait_here()
+    w.hang.call_one().get()
+warnings.simplefilter("ignore")
+uvloop.run(main())
+""",
     "recv": "r = Channel.open()[1]; wait_here(); r.recv().get()",
     "initialized": "p = hanging_procs(); wait_here(); p.initialized.get()",
     "pids": "p = hanging_procs(); wait_here(); p.pids()",
