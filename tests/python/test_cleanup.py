@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 from conftest import EVENT_S, Failures
-from monarch.actor import Actor, endpoint
+from monarch.actor import Actor, Channel, Port, endpoint
 
 
 class RaisingCleanup(Actor):
@@ -39,8 +39,9 @@ class HangingAsyncCleanup(Actor):
 
 
 class NoEndpoints(Actor):
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, made: Port[None]) -> None:
         self.path = path
+        made.send(None)
 
     async def __cleanup__(self, exc: Exception | None) -> None:
         await asyncio.sleep(0)
@@ -75,7 +76,8 @@ def test_the_hooks_of_a_class_without_endpoints_may_be_async(
     spawn_procs: Any, failures: Failures, tmp_path: Any
 ) -> None:
     out = tmp_path / "out"
-    mesh = spawn_procs().spawn("none", NoEndpoints, str(out))
-    mesh.initialized.get(timeout=EVENT_S)
+    port, made = Channel[None].open()
+    mesh = spawn_procs().spawn("none", NoEndpoints, str(out), port)
+    made.recv().get(timeout=EVENT_S)
     mesh.stop().get(timeout=EVENT_S)
     assert out.read_text() == "None"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import EVENT_S, Failures
-from monarch.actor import Actor, ActorError, SupervisionError, context, endpoint, this_host
+from monarch.actor import Actor, ActorError, Channel, Port, SupervisionError, context, endpoint, this_host
 from sample_actors import Counter
 
 
@@ -139,6 +139,25 @@ def test_an_init_that_never_returns_does_not_block_the_end_of_its_process(failur
     started = time.monotonic()
     procs.stop().get(timeout=EVENT_S)
     assert time.monotonic() - started < 5
+
+
+class BusyInit(Actor):
+    def __init__(self, port: Port[None]) -> None:
+        port.send(None)
+        while True:
+            context()
+
+
+def test_a_process_is_left_in_good_order_while_an_actor_is_at_work(
+    failures: Failures, caplog: pytest.LogCaptureFixture
+) -> None:
+    procs = this_host().spawn_procs({"gpus": 2})
+    port, made = Channel[None].open()
+    procs.spawn("busy", BusyInit, port)
+    for _ in range(2):
+        made.recv().get(timeout=EVENT_S)
+    procs.stop().get(timeout=EVENT_S)
+    assert caplog.messages == []  # of crashes
 
 
 def test_calls_made_during_a_long_init_keep_their_order(spawn_procs: Any, tmp_path: Any) -> None:

@@ -13,7 +13,7 @@ import pytest
 from conftest import EVENT_S
 
 START = """
-import asyncio, pickle, threading
+import asyncio, ctypes, pickle, threading
 from monarch.actor import Actor, Channel, debug_controller, endpoint, shutdown_context, this_host
 
 class Worker(Actor):
@@ -23,6 +23,9 @@ class Worker(Actor):
     @endpoint
     def hang(self, data=None):
         threading.Event().wait()
+    @endpoint
+    def hold(self):
+        ctypes.PyDLL(None).pause()  # with the interpreter's lock
 
 class SlowEnd(Worker):
     def __cleanup__(self, exc):
@@ -45,6 +48,8 @@ def wait_here():
 
 WAITS = {
     "get": "w = worker(); wait_here(); w.hang.call_one().get()",
+    "get_of_a_held_interpreter": "w = worker(); wait_here(); w.hold.call_one().get()",
+    "stop_of_a_held_interpreter": "w = worker(); w.hold.broadcast(); wait_here(); w.stop().get()",
     "get_with_timeout": "w = worker(); wait_here(); w.hang.call_one().get(timeout=100)",
     "get_of_a_stream": "w = worker(); wait_here(); next(w.hang.stream()).get()",
     "values_of_call": "w = worker(); wait_here(); w.hang.call().get().values()",

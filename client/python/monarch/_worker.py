@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import os
 import sys
 import time
 from typing import Any
 
 from monarch import _runtime
 from monarch._actor.construction import LOOK_S
+from monarch._actor.owned import warn_late
 from monarch._actor.process import Process, give_up_constructions, next_task, set_worker, start_actor
 from monarch._config.layers import layers
 from monarch._debugger import hook
 
 # Part of the grace that is left for leaving the process after the actors were stopped.
 _LEAVE_S = 0.5
+# For the threads of actors that have stopped to end.
+_JOIN_S = 0.2
 
 
 def main() -> None:
@@ -32,7 +38,23 @@ def main() -> None:
             start_actor(owner, task)
         else:
             _stop_actors(owner, task.reason, task.grace)
-            sys.exit(0)
+            _leave(owner)
+
+
+def _leave(owner: Process) -> None:
+    """Ends the process with status 0, as Python does, or without the interpreter's end if an actor is still at work:
+    that would unwind its thread, which C++ does not survive."""
+    deadline = time.monotonic() + _JOIN_S
+    threads = list(owner.actor_threads)
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    if any(thread.is_alive() for thread in threads):
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):  # None, or closed.
+                stream.flush()
+        os._exit(0)
+    sys.exit(0)
 
 
 def _apply(boot: dict[str, Any]) -> None:
@@ -66,6 +88,8 @@ def _stop_actors(owner: Process, reason: str, grace: float) -> None:
             if runtime.wait(call, min(left, LOOK_S) if give_up_constructions(owner) else left):
                 break
             if left == 0.0:
+                for runner in list(owner.runners.values()):
+                    warn_late(f"the process leaves after {grace:g} s without its actor: {runner.at_work()}")
                 return
         call.try_pop()
 

@@ -12,7 +12,7 @@ from monarch._actor.answers import collect_done, failure_error
 from monarch._actor.endpoint import Endpoint, EndpointProperty, NotAnEndpoint
 from monarch._actor.future import Future
 from monarch._actor.mesh_trait import MeshTrait
-from monarch._actor.owned import stop_actor_s
+from monarch._actor.owned import stop_actor_s, warn_late
 from monarch._actor.readiness import Readiness
 from monarch._actor.receiver import Receiver
 from monarch._actor.shape import Shape, Slice
@@ -46,6 +46,7 @@ class ActorMeshCore:
         self.owner: Instance | None = None
         self.owner_address: Address | None = None
         self.stopped: dict[str, Any] | None = None
+        self.running: set[int] = set()  # ranks that had not stopped when the time for it was over
         self.endpoints: dict[str, EndpointProperty] = {}
 
     def watch_creation(self, owner: Instance, answers: Inbox, count: int) -> None:
@@ -89,10 +90,13 @@ class ActorMeshCore:
             if not calls:
                 return
             call = calls[0]
-            for _ in range(len(self.procs)):
-                if not runtime.wait(call, max(0.0, deadline - time.monotonic())):
-                    return
-                call.try_pop()
+            self.running = set(range(len(self.procs)))
+            while self.running and runtime.wait(call, max(0.0, deadline - time.monotonic())):
+                answer = call.try_pop()
+                if answer is None:  # The session is over.
+                    self.running.clear()
+                    break
+                self.running.discard(answer.rank)
 
         return wait
 
@@ -101,6 +105,11 @@ class ActorMeshCore:
             self.owner.owned.remove(self)
         self.readiness.wait()
         self.begin_stop(reason)(time.monotonic() + stop_actor_s())
+        if self.running:
+            warn_late(
+                f"actors of mesh {self.name!r} did not stop within {stop_actor_s():g} s, for they are still at work: "
+                f"ranks {sorted(self.running)}. They stop when they are through, or with their processes"
+            )
 
 
 class ActorMesh(MeshTrait, Generic[T]):

@@ -87,7 +87,9 @@ class ActorRunner:
 
     def start(self) -> None:
         """On the thread that serves tasks."""
-        threading.Thread(target=self._main, name=f"monarch-{self._meta['name']}", daemon=True).start()
+        thread = threading.Thread(target=self._main, name=f"monarch-{self._meta['name']}", daemon=True)
+        self.process.actor_threads.add(thread)
+        thread.start()
 
     def abort(self, reason: str) -> None:
         """On any thread."""
@@ -383,6 +385,11 @@ class ActorRunner:
 
     def label(self) -> str:
         return self.instance.label if self.instance is not None else "<root>"
+
+    def at_work(self) -> str:
+        """What keeps it from stopping, for people. On any thread."""
+        metas: list[Any] = [message.meta for message in list(self.in_flight.values())]
+        return f"{self.label()} runs {', '.join(f'{meta[0]}()' for meta in metas) or 'no endpoint'}"
 
     def unhandled(self, event: FailureEvent) -> dict[str, Any]:
         return unhandled_child_event(event, self.label())

@@ -16,6 +16,13 @@ def stop_actor_s() -> float:
     return layers.seconds("stop_actor_timeout")
 
 
+def warn_late(text: str) -> None:
+    """Tells people that something did not end by itself in its time."""
+    import logging
+
+    logging.getLogger("monarch").warning(text)
+
+
 class Owned(Protocol):
     is_procs: bool
 

@@ -20,6 +20,7 @@ from monarch._actor.endpoint import signature_of
 from monarch._actor.errors import ActorError
 from monarch._actor.future import Future
 from monarch._actor.mesh_trait import MeshTrait, point_shape
+from monarch._actor.owned import warn_late
 from monarch._actor.readiness import Readiness
 from monarch._actor.shape import Region, Shape, Slice
 from monarch._config.layers import layers
@@ -37,6 +38,7 @@ T = TypeVar("T", bound=Actor)
 _KILL_AFTER_MS = 1000
 # For the last lines of processes that are gone to arrive.
 _OUTPUT_S = 3.0
+_SIGKILL, _SIGTERM = 9, 15  # of the daemon; without importing signal
 _LEVEL_INFO = 20  # logging.INFO, without importing it
 _LEVEL_MAX = 255
 
@@ -84,8 +86,19 @@ class ProcMeshCore:
 
         if self.owner is not None:
             self.owner.runtime.remove_owned_mesh(self.owner.actor, 0, self.name)
-        grace_ms = max(1, int(layers.seconds("process_exit_timeout") * 1000))
-        process().control().stop_procs(self.procs, grace_ms, _KILL_AFTER_MS, reason)
+        grace_s = layers.seconds("process_exit_timeout")
+        grace_ms = max(1, int(grace_s * 1000))
+        started = time.monotonic()
+        ends = process().control().stop_procs(self.procs, grace_ms, _KILL_AFTER_MS, reason)
+        had_its_time = time.monotonic() - started >= grace_s  # else the session ended meanwhile
+        for end in ends:
+            # The daemon adds what it took to end it.
+            asked, _, how = end["reason"].partition("; ")
+            late = end["code"] in (_SIGTERM, _SIGKILL)
+            if how and asked == reason and (had_its_time or not late):
+                what = f"did not leave within {grace_s:g} s" if late else "crashed when it was stopped"
+                who = f"process {end['pid']} of mesh {self.name!r} {end['rank_label']} on {end['host_name']}"
+                warn_late(f"{who} {what}: {how}")
         if self.output is not None:
             self.output.finish(_OUTPUT_S)
 

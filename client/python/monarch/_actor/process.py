@@ -48,6 +48,7 @@ class Process:
         self.self_proc: Proc = runtime.self_proc
         self.root_proc: Proc = tuple(boot["root"]) if "root" in boot else self.self_proc
         self.runners: dict[int, ActorRunner] = {}
+        self.actor_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self.background: weakref.WeakSet[threading.Thread] = weakref.WeakSet()  # that make requests
         self._lock = threading.Lock()
         self._control: Channel | None = None
