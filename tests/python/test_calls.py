@@ -50,12 +50,6 @@ def test_choose_asks_one(counters: Any) -> None:
     assert sum(counters.get.call().get().values()) == 31
 
 
-def test_choose_gives_the_point_in_the_mesh(counters: Any) -> None:
-    _, rank, point, size = counters.where.choose().get()
-    assert point == {"gpus": rank}
-    assert size == {"gpus": 3}
-
-
 def test_stream_gives_one_future_for_each_member(counters: Any) -> None:
     futures = list(counters.add.stream(1))
     assert all(isinstance(future, Future) for future in futures)

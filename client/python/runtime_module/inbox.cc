@@ -61,8 +61,6 @@ void DefineInbox(nb::module_& module) {
         if (index >= self.targets.size()) throw nb::index_error("no such target");
         PyTargets out;
         out.targets.push_back(self.targets[index]);
-        // One answer, in the first place.
-        out.targets.front().rank = 0;
         return out;
       });
 }
