@@ -284,6 +284,13 @@ def test_what_is_no_endpoint_says_so(counters: Any) -> None:
         counters.nothing()
 
 
+def test_calling_an_endpoint_as_a_method_says_how_to(counters: Any) -> None:
+    with pytest.raises(TypeError, match=r"counters.add\(\) says not whom to call: use \.call\("):
+        counters.add(1)
+    with pytest.raises(TypeError, match=r"mesh\.add\.call"):
+        Counter().add(1)
+
+
 def test_as_endpoint_calls_plain_methods(counters: Any) -> None:
     assert as_endpoint(counters.plain).call(5).get().values() == [15, 15, 15]
     with pytest.raises(ValueError):

@@ -6,7 +6,7 @@ import functools
 import random
 from collections.abc import Callable, Generator, Iterator
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
 from monarch import _runtime
 from monarch._actor import peer_semantics, pickling
@@ -69,6 +69,12 @@ class EndpointProperty:
 
     def __get__(self, instance: Any, owner: Any = None) -> EndpointProperty:
         return self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(
+            f"{self.__name__} is an endpoint: it is called on a mesh, as in mesh.{self.__name__}.call(...). Code that "
+            "the actor itself needs belongs in a method without @endpoint"
+        )
 
 
 @overload
@@ -267,6 +273,14 @@ class Endpoint(Generic[P, R]):
                 f"propagate={self._declared._propagator!r} is not available for actor endpoints"
             )
         raise NotImplementedError("rref needs the tensor engine")
+
+    if not TYPE_CHECKING:  # Checkers say it themselves.
+
+        def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+            raise TypeError(
+                f"{self._call_name} says not whom to call: use .call(...), .call_one(...), .choose(...), .stream(...) "
+                "or .broadcast(...)"
+            )
 
     # --- sending ---
 
