@@ -80,10 +80,10 @@ def test_a_held_lock_is_no_death_and_others_go_on(
     holding = held.hold.call_one(HOLD_S)
     waiting = beside.slice(gpus=0).pid.call_one()
     answered = 0
-    while time.monotonic() - started < HOLD_S - 1:
-        assert free.pid.call_one().get(timeout=1) == pids[1]
+    while time.monotonic() - started < HOLD_S / 2:
+        assert free.pid.call_one().get(timeout=EVENT_S) == pids[1]
         answered += 1
-    assert answered > 100
+    assert answered > 20
     assert not waiting.is_done() and not holding.is_done()
     assert holding.get(timeout=EVENT_S) > HOLD_S - 0.5
     assert waiting.get(timeout=EVENT_S) == pids[0]
@@ -101,7 +101,7 @@ def test_a_stop_ends_a_process_whose_lock_is_held_in_its_time_and_says_so(
     with configured(process_exit_timeout="1s"):
         started = time.monotonic()
         procs.stop().get(timeout=EVENT_S)
-        assert 0.9 < time.monotonic() - started < 4
+        assert 0.9 < time.monotonic() - started < 8
     assert all(wait_gone(pid, 0) for pid in pids)
     with pytest.raises(SupervisionError, match="stopped by client; ended by signal 15"):
         pending.get(timeout=EVENT_S)
@@ -120,7 +120,7 @@ def test_a_stop_of_actors_gives_up_on_one_that_is_at_work_and_says_so(
     with configured(stop_actor_timeout="1s"):
         started = time.monotonic()
         holders.stop().get(timeout=EVENT_S)
-        assert 0.9 < time.monotonic() - started < 4
+        assert 0.9 < time.monotonic() - started < 8
     (said,) = caplog.messages
     assert "actors of mesh 'holders' did not stop within 1 s" in said and "ranks [1]" in said
     with open(fifo, "w", encoding="utf-8"):
@@ -165,11 +165,11 @@ print(pending.exception())
     assert pending.endswith("has status: stopped: stopped by client")
     assert "the process leaves after 1 s without its actor: <root>.<__main__.Holder holders{'gpus': 1/2}>" in done.err
     assert done.err.rstrip().endswith("runs hang()")
-    assert done.seconds < 8
+    assert done.seconds < 10
 
 
 def test_a_program_ends_at_once_and_leaves_no_process_whose_lock_is_held(run_python: Any) -> None:
     done = run_python("-c", PROGRAM + "holders.hold.broadcast()")
     assert (done.status, done.err) == (0, "")
     assert all(wait_gone(int(pid), 0) for pid in done.out.split())
-    assert done.seconds < 8
+    assert done.seconds < 10
