@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
@@ -15,19 +16,29 @@ import pytest
 from conftest import EVENT_S, Failures, wait_gone
 from monarch._actor.future import Future
 from monarch.actor import (
+    Actor,
     HostMesh,
     Slice,
     attach,
     attach_to_workers,
+    endpoint,
     hosts_from_config,
     run_worker_loop_forever,
     this_host,
+    this_proc,
 )
 from monarch.config import configured
 from monarch.job import JobState, LoginJob, ProcessJob, ProcessState
 from sample_actors import Probe
 
 TRUST = "trust_all_connections"
+
+
+class Parent(Actor):
+    @endpoint
+    def ask_children(self, count: int) -> set[int]:
+        """Spawns actors into this process, and asks each which it runs in."""
+        return {this_proc().spawn("child", Probe).pid.call_one().get() for _ in range(count)}
 
 
 @pytest.fixture
@@ -180,6 +191,16 @@ def test_a_nested_spawn_stays_on_the_actors_host(job: Any) -> None:
         assert host == hosts.slice(hosts=1)
 
 
+def test_an_actor_on_another_host_spawns_into_its_own_process_beside_what_the_client_spawned(
+    job: Any,
+) -> None:
+    procs = job(2).state(cached_path=None).hosts.spawn_procs()
+    pids = pids_of(procs.spawn("probes", Probe))
+    for name in ("one", "two", "three"):
+        children = procs.spawn(name, Parent).ask_children.call(3).get(timeout=EVENT_S)
+        assert children.values() == [{pid} for pid in pids]
+
+
 # --- stop and shutdown ---
 
 
@@ -311,6 +332,29 @@ def test_a_job_is_active_between_apply_and_kill(job: Any) -> None:
     assert not made.active
     assert not os.path.exists(folder)
     assert all_gone(pids)
+
+
+def test_to_kill_a_job_is_no_failure_of_what_was_spawned_on_its_hosts(job: Any, failures: Failures) -> None:
+    made = job(2)
+    hosts = made.state(cached_path=None).hosts
+    procs = hosts.spawn_procs()
+    probes = procs.spawn("probes", Probe)
+    pids = pids_of(probes)
+    starting = hosts.spawn_procs({"gpus": 2}).spawn("starting", Probe)
+    made.kill()
+    assert all_gone(pids)
+    for mesh in (probes, starting):
+        with pytest.raises(RuntimeError):
+            mesh.pid.call().get(timeout=EVENT_S)
+    with pytest.raises(RuntimeError, match="HostMesh has already been shut down"):
+        hosts.spawn_procs()
+    # A host that goes unannounced is one, and comes last.
+    other = job(1)
+    lost = other.state(cached_path=None).hosts.spawn_procs(name="lost")
+    pid = pids_of(lost.spawn("lost", Probe))[0]
+    os.kill(other._host_to_pid["hosts_0"].pid, signal.SIGKILL)
+    assert wait_gone(pid, EVENT_S)
+    assert all(failure.mesh_name.startswith("lost") for failure in failures.wait())
 
 
 def test_a_state_has_an_attribute_for_each_mesh() -> None:

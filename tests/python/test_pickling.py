@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 import pytest
-from monarch.actor import Actor, ActorError, Channel, Port, SupervisionError, endpoint
+from monarch.actor import Actor, ActorError, Channel, Port, SupervisionError, endpoint, this_proc
 
 
 class NeedsKeyword(Exception):
@@ -44,6 +44,19 @@ class Holder:
         self.value = value
 
 
+class Counted:
+    """Knows how often it was loaded in this process."""
+
+    loaded = 0
+
+    def __init__(self) -> None:
+        self.state = "some"
+
+    def __setstate__(self, state: Any) -> None:
+        self.__dict__.update(state)
+        Counted.loaded += 1
+
+
 class Worker(Actor):
     def __init__(self, argument: Any = None) -> None:
         self.argument = argument
@@ -66,7 +79,8 @@ class Worker(Actor):
 
     @endpoint
     def make(self, what: str) -> Any:
-        return {"lock": threading.Lock(), "load": BrokenLoad(ValueError("bad state"))}[what]
+        broken = BrokenLoad(ValueError("bad state"))
+        return {"lock": threading.Lock(), "load": broken, "load beside a mesh": [this_proc(), broken]}[what]
 
     @endpoint
     def send_to(self, port: Port[str], value: str) -> None:
@@ -256,6 +270,30 @@ def test_a_mesh_that_is_still_being_spawned_may_be_an_argument(worker: Any, spaw
 
 
 # --- what cannot be pickled ---
+
+
+@pytest.mark.parametrize("by_value", [False, True])
+def test_results_that_carry_references_are_loaded_when_they_arrive_and_others_when_looked_at(
+    spawn_procs: Any, by_value: bool
+) -> None:
+    workers = spawn_procs({"gpus": 2}).spawn("workers", Worker)
+    more = (lambda: None) if by_value else None  # cloudpickle's business
+    before = Counted.loaded
+    plain = workers.echo.call((Counted(), more)).get()
+    assert Counted.loaded == before
+    assert len(plain.values()) == 2
+    assert Counted.loaded == before + 2
+    with_mesh = workers.echo.call((Counted(), more, [workers])).get()
+    assert Counted.loaded == before + 4
+    for _, (_, _, [mesh]) in with_mesh:
+        assert len(mesh.pid.call().get()) == 2
+    assert Counted.loaded == before + 4
+
+
+def test_a_result_with_references_that_cannot_be_loaded_raises_where_it_is_looked_at(worker: Any) -> None:
+    answers = worker.make.call("load beside a mesh").get()
+    with pytest.raises(ValueError, match="bad state"):
+        answers.values()
 
 
 def test_an_argument_that_cannot_be_pickled_raises_at_the_call(worker: Any) -> None:

@@ -35,6 +35,11 @@ void ReapPrivateDaemon(int64_t pid) {
   static_cast<void>(waitpid(static_cast<pid_t>(pid), nullptr, WNOHANG));
 }
 
+// Processes of several hosts spawn actors into one process, and proc numbers are unique on their host only:
+// each counts from a random place. Not below 2^61, and so none of the fixed ids; below 2^63 for ever, as
+// values are signed.
+uint64_t FirstActorId() { return uint64_t{1} << 61 | Id128::Random().low >> 3; }
+
 absl::Status Wants(const ControlMessage& answer) {
   if (answer.type == ControlType::kOk) return absl::OkStatus();
   const auto code = answer.body["code"].AsInt();
@@ -57,6 +62,7 @@ RuntimeImpl::RuntimeImpl(Connection connection, std::unique_ptr<ServiceThread> s
       segment_(connection.pages.segment),
       launcher_(std::move(connection.launcher)),
       private_daemon_(connection.private_daemon),
+      next_actor_(FirstActorId()),
       service_(std::move(service)),
       loop_(service_->loop()),
       words_(std::make_shared<WaitWords>(doorbell_)),
@@ -299,10 +305,7 @@ absl::StatusOr<std::shared_ptr<Inbox>> RuntimeImpl::AddActor(uint64_t actor, con
   return mailbox;
 }
 
-uint64_t RuntimeImpl::NextActorId() {
-  // Counts from the root's id, so that a client's first is none with a fixed meaning.
-  return self_.proc << 32 | (actor_count_.fetch_add(1) + kRootActor + 1);
-}
+uint64_t RuntimeImpl::NextActorId() { return next_actor_.fetch_add(1); }
 
 void RuntimeImpl::BindPool() {
   if (!fork_.in_child()) words_->BindPool();

@@ -170,7 +170,7 @@ class RuntimeImpl : public Runtime {
   std::atomic<uint64_t> frames_sent_{0}, frames_received_{0};
   std::atomic<uint64_t> ring_links_{0}, relay_links_{0};
   std::atomic<size_t> blocked_peers_{0};
-  std::atomic<uint64_t> actor_count_{0};
+  std::atomic<uint64_t> next_actor_;
   std::atomic<bool> write_wanted_{false}, daemon_ended_{false}, goodbye_said_{false};
 
   std::unique_ptr<ServiceThread> service_;  // constant until the end

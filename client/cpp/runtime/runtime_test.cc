@@ -206,6 +206,21 @@ TEST_CASE("a port takes messages until it is closed") {
   CHECK(a.Wait(*port, kTestTimeout).ok());
 }
 
+TEST_CASE("spawners of different hosts name different actors, though their proc numbers are the same") {
+  Cluster here(false);
+  Cluster there(false);
+  Runtime& a = here.Add();
+  Runtime& b = there.Add();
+  REQUIRE(a.self().proc == b.self().proc);
+  std::set<uint64_t> ids;
+  for (int i = 0; i < 100; ++i) {
+    ids.insert(a.NextActorId());
+    ids.insert(b.NextActorId());
+  }
+  CHECK(ids.size() == 200);
+  CHECK(*ids.begin() > kRootActor);
+}
+
 TEST_CASE("a create message makes a mailbox and a task") {
   Cluster cluster(GENERATE(false, true));
   Runtime& a = cluster.Add();

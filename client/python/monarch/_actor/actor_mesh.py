@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from monarch import _runtime
@@ -13,6 +14,7 @@ from monarch._actor.endpoint import Endpoint, EndpointProperty, NotAnEndpoint
 from monarch._actor.future import Future
 from monarch._actor.mesh_trait import MeshTrait
 from monarch._actor.owned import stop_actor_s, warn_late
+from monarch._actor.pickling import Reference
 from monarch._actor.readiness import Readiness
 from monarch._actor.receiver import Receiver
 from monarch._actor.shape import Shape, Slice
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from monarch._actor.context import Instance
     from monarch._actor.failure import FailureEvent
     from monarch._actor.owned import Stopping
+    from monarch._actor.proc_mesh import ProcMesh, ProcMeshCore
     from monarch._runtime import Address, Inbox, Proc, Targets
 
 T = TypeVar("T", bound=Actor)
@@ -48,6 +51,7 @@ class ActorMeshCore:
         self.stopped: dict[str, Any] | None = None
         self.running: set[int] = set()  # ranks that had not stopped when the time for it was over
         self.endpoints: dict[str, EndpointProperty] = {}
+        self.proc_mesh: ProcMesh | None = None  # that it was spawned on
 
     def watch_creation(self, owner: Instance, answers: Inbox, count: int) -> None:
         """`answers` gets one from each member once it has a mailbox."""
@@ -64,12 +68,7 @@ class ActorMeshCore:
         if self.stopped is not None or self.readiness.error is not None or self.owner is None:
             return lambda deadline: None
         owner = self.owner
-        self.stopped = {
-            "kind": "stopped",
-            "mesh": self.name,
-            "actor_class": class_name(self.cls),
-            "reason": reason,
-        }
+        self.stopped = self._stopped_by(reason)
         runtime = owner.runtime
         calls: list[Inbox] = []
 
@@ -100,6 +99,26 @@ class ActorMeshCore:
 
         return wait
 
+    def _stopped_by(self, reason: str) -> dict[str, Any]:
+        return {
+            "kind": "stopped",
+            "mesh": self.name,
+            "actor_class": class_name(self.cls),
+            "reason": reason,
+        }
+
+    def is_on(self, procs: ProcMeshCore) -> bool:
+        return self.proc_mesh is not None and self.proc_mesh._core is procs
+
+    def disown(self, reason: str) -> None:
+        """Somebody ends the actors' processes on purpose."""
+        owner = self.owner
+        assert owner is not None
+        self.stopped = self._stopped_by(reason)
+        remove = partial(owner.runtime.remove_owned_mesh, owner.actor, self.actor, self.name)
+        # Behind the creation, which may be still to come.
+        self.readiness.post(remove, lambda error: None)
+
     def stop(self, reason: str) -> None:
         if self.owner is not None and self in self.owner.owned:
             self.owner.owned.remove(self)
@@ -112,7 +131,7 @@ class ActorMeshCore:
             )
 
 
-class ActorMesh(MeshTrait, Generic[T]):
+class ActorMesh(Reference, MeshTrait, Generic[T]):
     """Actors of one class, one in each process of a mesh. Its endpoints are attributes."""
 
     def __init__(self, core: ActorMeshCore, shape: Shape, *, spawned_here: bool = False) -> None:
@@ -211,6 +230,11 @@ class ActorMesh(MeshTrait, Generic[T]):
         return Future._from_function(lambda: core.stop(reason), eager=True)
 
     @property
+    def _proc_mesh(self) -> ProcMesh | None:
+        """The processes that the mesh was spawned on."""
+        return self._core.proc_mesh
+
+    @property
     def _name(self) -> Future[str]:
         return Future._from_value(f"{self._core.name}-{self._core.actor}")
 
@@ -224,7 +248,7 @@ class ActorMesh(MeshTrait, Generic[T]):
             # Whoever gets the reference may call before the spawner's own messages have made the actors.
             core.created._wait(None)
         described = (core.name, core.cls, core.actor, core.procs, core.owner_label, core.owner_address)
-        return (_rebuild, (*described, self._shape))
+        return (_rebuild, (*described, self._shape, core.proc_mesh))
 
 
 _RESERVED = frozenset(name for name in dir(ActorMesh) if not name.startswith("__"))
@@ -238,8 +262,10 @@ def _rebuild(
     owner_label: str,
     owner_address: Address | None,
     shape: Shape,
+    proc_mesh: ProcMesh | None,
 ) -> ActorMesh[Any]:
     core = ActorMeshCore(name, cls, actor, Readiness.of_reference(), owner_label)
     core.procs = procs
+    core.proc_mesh = proc_mesh
     core.owner_address = owner_address
     return ActorMesh(core, shape)

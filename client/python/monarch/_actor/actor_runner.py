@@ -289,13 +289,14 @@ class ActorRunner:
         if not call.explicit and message.port_id:
             try:
                 if message.payload_kind == _runtime.VALUE:
-                    kind, parts = _runtime.VALUE, [_runtime.encode_value(result)]
+                    kind, meta, parts = _runtime.VALUE, b"", [_runtime.encode_value(result)]
                 else:
-                    kind, parts = _runtime.PICKLE, pickling.dumps_value(result)
+                    kind = _runtime.PICKLE
+                    meta, parts = pickling.dumps_value(result)
             except Exception as error:
                 self._reply_exception(message, error)
                 return
-            self._reply(message, _runtime.REPLY, kind, b"", parts)
+            self._reply(message, _runtime.REPLY, kind, meta, parts)
         else:
             self.in_flight.pop(id(message), None)
 

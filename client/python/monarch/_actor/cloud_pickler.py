@@ -10,6 +10,7 @@ import cloudpickle
 from cloudpickle import cloudpickle as implementation
 
 from monarch._actor import source_lines, torch_storage
+from monarch._actor.pickling import Reference
 
 _HIDDEN = "<dynamic-code>"
 _VERSION = sys.version_info[:2]
@@ -43,8 +44,11 @@ def _make_code(
 
 class CloudPickler(cloudpickle.Pickler):
     dispatch_table = cloudpickle.Pickler.dispatch_table.new_child({CodeType: _reduce_code})
+    refers = False  # whether a mesh or a port was met
 
     def reducer_override(self, obj: Any) -> Any:
         if type(obj) in torch_storage.types:
             return torch_storage.reduce(obj)
+        if isinstance(obj, Reference):
+            self.refers = True
         return super().reducer_override(obj)

@@ -22,6 +22,7 @@ from monarch._actor.launch_spec import (
     phase_timeout_ms,
 )
 from monarch._actor.mesh_trait import MeshTrait, point_shape
+from monarch._actor.pickling import Reference
 from monarch._actor.proc_mesh import ProcMesh, ProcMeshCore, SpawnCallbacks, start_in_background
 from monarch._actor.process import process
 from monarch._actor.readiness import Readiness
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from monarch._actor.setup_actor import Setup
 
 
-class HostMesh(MeshTrait):
+class HostMesh(Reference, MeshTrait):
     """Hosts. `this_host()` gives the one this code runs on, `attach_to_workers` those at addresses.
 
     Slices and unpickled meshes are references: they can spawn, but neither stop nor shut down.

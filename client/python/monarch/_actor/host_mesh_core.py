@@ -64,6 +64,14 @@ class HostMeshCore:
         for wait in stopping:
             wait(time.monotonic())
 
+    def give_up(self, reason: str) -> None:
+        """Before the hosts are taken away on purpose: what ends with them was stopped, and has not failed."""
+        with self._lock:
+            self.is_shut_down = True
+            spawned, self._spawned = self._spawned, []
+        for core in spawned:
+            core.give_up(reason)
+
     def shutdown(self) -> None:
         """Ends the processes, and then the daemons of the hosts."""
         from monarch._actor.process import process

@@ -9,6 +9,7 @@ from monarch._config.layers import layers
 
 if TYPE_CHECKING:
     from monarch._actor.context import Instance
+    from monarch._actor.proc_mesh import ProcMeshCore
 
 
 def stop_actor_s() -> float:
@@ -28,6 +29,10 @@ class Owned(Protocol):
 
     # Asks for the end; the returned function waits for it, at most until a monotonic time.
     def begin_stop(self, reason: str) -> Stopping: ...
+    # Whether these are actors in those processes.
+    def is_on(self, procs: ProcMeshCore) -> bool: ...
+    # From now on their end is no failure of the owner's.
+    def disown(self, reason: str) -> None: ...
 
 
 class Stopping(Protocol):

@@ -18,6 +18,17 @@ _OUT_OF_BAND_MIN = 1024
 _PLAIN = frozenset((int, float, str, bytes, bool, type(None), complex))
 
 
+# Meta of a value with meshes or ports in it.
+REFERS = _runtime.encode_value(True)
+
+
+class Reference:
+    """What stands for something elsewhere. A value with such parts is loaded when it arrives, and not when it is first
+    looked at: its references belong to who receives it."""
+
+    __slots__ = ()
+
+
 class _NeedsCloudpickle(Exception):
     pass
 
@@ -39,6 +50,8 @@ def _registered_by_value(cloudpickle: ModuleType, module: str) -> bool:
 class _FastPickler(pickle.Pickler):
     """The standard pickler, which gives up on what only cloudpickle can send."""
 
+    refers = False  # whether a mesh or a port was met
+
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, (type, FunctionType)):
             if not _importable(obj):
@@ -47,6 +60,8 @@ class _FastPickler(pickle.Pickler):
             raise _NeedsCloudpickle
         elif type(obj) in torch_storage.types:
             return torch_storage.reduce(obj)
+        elif isinstance(obj, Reference):
+            self.refers = True
         return NotImplemented
 
 
@@ -72,24 +87,31 @@ def dumps(obj: Any) -> list[Any]:
 
 
 def _dumps(obj: Any) -> list[Any]:
+    return _dumps_noting(obj)[1]
+
+
+def _dumps_noting(obj: Any) -> tuple[bool, list[Any]]:
+    """Also whether meshes or ports are in it."""
     buffers: list[Any] = []
     out = io.BytesIO()
     if "torch" in sys.modules and not torch_storage.types:
         torch_storage.learn_types()
+    pickler = _FastPickler(out, 5, buffer_callback=_keep_in(buffers))
     try:
-        _FastPickler(out, 5, buffer_callback=_keep_in(buffers)).dump(obj)
+        pickler.dump(obj)
     except (_NeedsCloudpickle, pickle.PicklingError, AttributeError, TypeError):
         return _cloud_dumps(obj)
-    return [out.getbuffer(), *buffers]
+    return pickler.refers, [out.getbuffer(), *buffers]
 
 
-def _cloud_dumps(obj: Any) -> list[Any]:
+def _cloud_dumps(obj: Any) -> tuple[bool, list[Any]]:
     from monarch._actor.cloud_pickler import CloudPickler
 
     buffers: list[Any] = []
     out = io.BytesIO()
-    CloudPickler(out, 5, _keep_in(buffers)).dump(obj)
-    return [out.getbuffer(), *buffers]
+    pickler = CloudPickler(out, 5, _keep_in(buffers))
+    pickler.dump(obj)
+    return pickler.refers, [out.getbuffer(), *buffers]
 
 
 def _within_limit(parts: list[Any]) -> list[Any]:
@@ -141,20 +163,20 @@ def dumps_creation(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], *mo
     return _within_limit(parts)
 
 
-def dumps_value(value: Any) -> list[Any]:
-    """As dumps, with short ways for plain values."""
+def dumps_value(value: Any) -> tuple[bytes, list[Any]]:
+    """As dumps, with short ways for plain values; and the answer's meta: REFERS if meshes or ports are in it."""
     plain = _runtime.dumps_plain(value)
     if plain is not None:
-        return [plain]
+        return b"", [plain]
     if type(value) in _PLAIN:
-        return _within_limit([pickle.dumps(value, 5)])
+        return b"", _within_limit([pickle.dumps(value, 5)])
     try:
-        parts = _dumps(value)
+        refers, parts = _dumps_noting(value)
     except Exception as error:
         from monarch._actor.unpicklable import cannot_pickle
 
         raise cannot_pickle(error, "the value", value, _dumps) from None
-    return _within_limit(parts)
+    return REFERS if refers else b"", _within_limit(parts)
 
 
 def loads(parts: Sequence[memoryview] | Sequence[bytes]) -> Any:

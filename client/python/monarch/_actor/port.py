@@ -23,7 +23,7 @@ R = TypeVar("R")
 _NO_RANK = 0xFFFFFFFF
 
 
-class Port(Generic[R]):
+class Port(pickling.Reference, Generic[R]):
     """Where values are sent to. Picklable: whoever gets it sends under its own name.
 
     Attributes:
@@ -50,7 +50,7 @@ class Port(Generic[R]):
 
     def send(self, obj: R) -> None:
         """Sends one value; a receiver that is gone does not mind."""
-        self._post(_runtime.PORT_MESSAGE, b"", pickling.dumps_value(obj))
+        self._post(_runtime.PORT_MESSAGE, *pickling.dumps_value(obj))
 
     def exception(self, exc: BaseException) -> None:
         """Makes the receiver's recv() raise `exc`."""

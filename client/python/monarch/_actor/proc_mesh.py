@@ -8,7 +8,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from monarch import _runtime
@@ -111,8 +111,28 @@ class ProcMeshCore:
     def stop(self, reason: str) -> None:
         self.leave_and_stop(reason)(time.monotonic())
 
+    def give_up(self, reason: str) -> None:
+        """Somebody ends the processes on purpose: their end, and that of the owner's actors there, is no failure."""
+        owner = self.owner
+        if owner is None or self.stopped:
+            return
+        self.stopped = True
+        for mesh in [mesh for mesh in owner.owned if mesh is self or mesh.is_on(self)]:
+            owner.owned.remove(mesh)
+            mesh.disown(reason)
 
-class ProcMesh(MeshTrait):
+    def is_on(self, procs: ProcMeshCore) -> bool:
+        return False
+
+    def disown(self, reason: str) -> None:
+        owner = self.owner
+        assert owner is not None
+        remove = partial(owner.runtime.remove_owned_mesh, owner.actor, 0, self.name)
+        # Behind the start, which may be under way.
+        self.readiness.post(remove, lambda error: None)
+
+
+class ProcMesh(pickling.Reference, MeshTrait):
     """Processes, started by `HostMesh.spawn_procs`. A slice of it is a reference: it can spawn, but not stop."""
 
     def __init__(self, core: ProcMeshCore, shape: Shape, host_mesh: HostMesh, *, whole: bool = False) -> None:
@@ -200,6 +220,7 @@ class ProcMesh(MeshTrait):
         actor = owner.runtime.next_actor_id()
         core = ActorMeshCore(name, cls, actor, Readiness(), owner.label)
         created = owner.runtime.open_call(owner.actor, count)
+        core.proc_mesh = self
         core.watch_creation(owner, created, count)
         owner.owned.append(core)
         shape = Shape(self._labels, Slice.new_row_major(self._ndslice.sizes))

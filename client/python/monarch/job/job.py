@@ -26,6 +26,7 @@ class JobTrait(ABC):
 
     def __init__(self) -> None:
         self._apply_id: str | None = None
+        self._handed_out: list[HostMesh] = []
 
     @property
     def active(self) -> bool:
@@ -56,10 +57,15 @@ class JobTrait(ABC):
         if cached_path is not None:
             raise NotImplementedError("jobs are not kept in a file yet: call state(cached_path=None)")
         self.apply()
-        return self._state()
+        state = self._state()
+        self._handed_out += state._hosts.values()
+        return state
 
     def kill(self) -> None:
-        """Gives the hosts back: all that runs there ends."""
+        """Gives the hosts back: all that runs there ends, which is no failure of what this program spawned there."""
+        handed_out, self._handed_out = self._handed_out, []
+        for mesh in handed_out:
+            mesh._core.give_up("its job was killed")
         self._kill()
         self._apply_id = None
 
