@@ -6,10 +6,12 @@ import asyncio
 import os
 import threading
 import time
+import types
 from typing import Any
 
 import pytest
 from conftest import EVENT_S, Failures
+from monarch._actor import owned
 from monarch.actor import Actor, ActorError, Channel, Port, SupervisionError, context, endpoint, this_host
 from sample_actors import Counter
 
@@ -270,3 +272,22 @@ def test_a_bootstrap_function_that_leaves_fails_the_mesh_only(spawn_procs: Any, 
     with pytest.raises(ActorError, match="the bootstrap function ended with SystemExit"):
         spawn_procs({"gpus": 1}, bootstrap=bootstrap).initialized.get(timeout=EVENT_S)
     assert failures.seen == []
+
+
+def test_what_an_actor_owns_stops_actors_first_and_within_one_limit() -> None:
+    order: list[tuple[str, float]] = []
+
+    class Mesh:
+        def __init__(self, name: str, is_procs: bool) -> None:
+            self.name, self.is_procs = name, is_procs
+
+        def begin_stop(self, reason: str) -> Any:
+            return lambda deadline: order.append((self.name, deadline))
+
+    owner: Any = types.SimpleNamespace(
+        owned=[Mesh("procs", True), Mesh("actors", False), Mesh("more", False)]
+    )
+    owned.stop_owned(owner, "over")
+    assert owner.owned == []
+    assert [name for name, _ in order] == ["actors", "more", "procs"]
+    assert len({deadline for _, deadline in order}) == 1

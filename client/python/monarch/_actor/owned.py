@@ -40,13 +40,13 @@ class Stopping(Protocol):
 
 
 def stop_owned(instance: Instance, reason: str) -> None:
-    """Stops all that the instance owns: actors at once on all meshes, then processes."""
+    """Stops all that the instance owns: actors at once on all meshes, then processes; one limit for both."""
     owned, instance.owned = instance.owned, []
+    deadline = time.monotonic() + stop_actor_s()
     for procs in (False, True):
         stopping = []
         for mesh in owned:
             if mesh.is_procs == procs:
                 stopping.append(mesh.begin_stop(reason))
-        deadline = time.monotonic() + stop_actor_s()
         for wait in stopping:
             wait(deadline)
