@@ -34,7 +34,6 @@ from monarch._actor.identity import ProcId, Uid
 from monarch._actor.launch_spec import BootstrapCommand, default_bootstrap_cmd
 from monarch._actor.port import Channel, Port, PortReceiver
 from monarch._actor.proc_mesh import ProcMesh
-from monarch._actor.restart_policy import Backoff, Restart, RestartEvent
 from monarch._actor.session import shutdown_context
 from monarch._actor.shape import Extent, Point, Region, Shape, Slice
 from monarch._actor.shape import Slice as NDSlice
@@ -61,7 +60,6 @@ __all__ = [
     "Actor",
     "ActorError",
     "ActorMesh",
-    "Backoff",
     "BootstrapCommand",
     "CallCancelledError",
     "Channel",
@@ -83,8 +81,6 @@ __all__ = [
     "ProcMesh",
     "Region",
     "ResourceExhausted",
-    "Restart",
-    "RestartEvent",
     "Shape",
     "Slice",
     "SpawnError",
