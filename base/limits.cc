@@ -18,6 +18,7 @@ constexpr Field kFields[] = {
     LIMIT(procs_per_session_max),
     LIMIT(procs_per_host_max),
     LIMIT(sessions_per_host_max),
+    LIMIT(control_connections_per_proc_max),
     LIMIT(actors_per_proc_max),
     LIMIT(peer_hosts_max),
     LIMIT(mesh_dims_max),

@@ -20,6 +20,10 @@ struct Limits {
   int64_t procs_per_host_max = 16384;
   // Sessions with a launcher on one host. Too small: a shared host refuses its next user.
   int64_t sessions_per_host_max = 1024;
+  // Control connections that one process has open to its daemon, or, of daemons, for one session. One is
+  // enough for a program; more are those that it dropped and that are not closed yet. Bounds the daemon's
+  // fds.
+  int64_t control_connections_per_proc_max = 16;
   // Actors in one process; a thread each in Python, so the kernel's thread limit comes next.
   int64_t actors_per_proc_max = 65536;
   // Other daemons that one daemon keeps connections to.

@@ -87,6 +87,7 @@ absl::Status Daemon::Init() {
   context_.loop = loop_.get();
   context_.launchers = launchers_.get();
   context_.events = &events_;
+  context_.control_peers = &control_peers_;
   context_.sweeper = sweeper_.get();
   context_.limits = options_.limits;
   context_.ring_links_max = options_.ring_links_max;
@@ -95,15 +96,15 @@ absl::Status Daemon::Init() {
   context_.run_dir = run_dir_->path();
   context_.is_private = options_.is_private;
   context_.started = loop_->Now();
-  context_.make_host_control = [loop = loop_.get()](ScopedFd socket) {
-    return MakeGrpcHostControl(loop, std::move(socket));
+  context_.make_host_control = [loop = loop_.get()](ScopedFd socket, const StartToken& token) {
+    return MakeGrpcHostControl(loop, std::move(socket), token);
   };
   if (!options_.worker_addresses.empty())
     context_.leave = [this](const std::string& reason) { Leave(reason); };
   sessions_ = std::make_unique<SessionManager>(
       &context_,
-      [this](ScopedFd socket, const SessionId& session, const ProcAddress& asker, uid_t uid) {
-        return OpenControl(std::move(socket), session, asker, uid);
+      [this](ScopedFd socket, const std::string& owner) {
+        return grpc_->AddConnection(std::move(socket), owner);
       },
       [this] { OnSessionGone(); });
   MONARCH_ASSIGN_OR_RETURN(grpc_, GrpcServer::Start(&context_, sessions_.get()));
@@ -126,10 +127,7 @@ absl::Status Daemon::ListenForClients() {
       UnixListener::Start(
           loop_.get(), run_dir_->path() + "/grpc.sock", SOCK_STREAM,
           [this](ScopedFd fd, const PeerCredentials& peer) {
-            ControlPeer known;
-            known.uid = peer.uid;
-            known.pid = peer.pid;
-            const absl::Status added = grpc_->AddConnection(std::move(fd), known);
+            const absl::Status added = grpc_->AddConnection(std::move(fd), absl::StrCat("pid ", peer.pid));
             if (!added.ok())
               LogWarning("daemon", "control connection refused").With("error", added.ToString());
           }));
@@ -191,15 +189,6 @@ absl::Status Daemon::WatchSignals() {
     }
     Leave("monarchd was told to stop");
   });
-}
-
-absl::Status Daemon::OpenControl(ScopedFd socket, const SessionId& session, const ProcAddress& asker,
-                                 uid_t uid) {
-  ControlPeer peer;
-  peer.uid = uid;
-  peer.session = session;
-  peer.asker = asker;
-  return grpc_->AddConnection(std::move(socket), peer);
 }
 
 void Daemon::OnSessionGone() {

@@ -36,7 +36,6 @@ class Daemon {
   absl::Status ListenForHosts();
   absl::Status TakeClient(int fd);
   absl::Status WatchSignals();
-  absl::Status OpenControl(ScopedFd socket, const SessionId& session, const ProcAddress& asker, uid_t uid);
   void OnSessionGone();
   // Ends all sessions, then the loop.
   void Leave(const std::string& reason);
@@ -49,6 +48,7 @@ class Daemon {
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<LauncherHost> launchers_;
   EventLog events_{4096};
+  ControlPeers control_peers_;
   std::unique_ptr<Sweeper> sweeper_;
   DaemonContext context_;
   std::unique_ptr<SessionManager> sessions_;

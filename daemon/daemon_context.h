@@ -10,6 +10,7 @@
 #include "base/ids.h"
 #include "base/limits.h"
 #include "base/scoped_fd.h"
+#include "daemon/control_peers.h"
 #include "daemon/event_log.h"
 #include "daemon/host_control.h"
 #include "daemon/launcher/launcher_host.h"
@@ -25,6 +26,7 @@ struct DaemonContext {
   EventLoop* loop = nullptr;
   LauncherHost* launchers = nullptr;
   EventLog* events = nullptr;
+  ControlPeers* control_peers = nullptr;  // thread-safe
   Sweeper* sweeper = nullptr;
   Limits limits;
   uint32_t ring_links_max = 256;  // 0: everything is relayed
@@ -33,8 +35,9 @@ struct DaemonContext {
   std::string run_dir;
   bool is_private = false;
   absl::Duration started;
-  // A channel for requests to another daemon, over a connected socket.
-  std::function<std::unique_ptr<HostControl>(ScopedFd)> make_host_control;
+  // A channel for requests to another daemon, over a connected socket, in the name of the token's owner
+  // there.
+  std::function<std::unique_ptr<HostControl>(ScopedFd, const StartToken& token)> make_host_control;
   // Ends this daemon, where others may ask for that; null elsewhere.
   std::function<void(const std::string& reason)> leave;
 

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/version.h"
 #include "message/memfd.h"
+#include "proto/control_token.h"
 #include "proto/id_conversion.h"
 
 namespace monarch {
@@ -109,6 +110,7 @@ bool DaemonHarness::Hello(int64_t protocol) {
   }
   self = *ProcAddressFromValue(answer.body["self"]);
   session = SessionId(*Id128FromValue(answer.body["session"]));
+  control_token = StartToken(*Id128FromValue(answer.body["control_token"]));
   run_dir = *answer.body["run_dir"].AsString();
   return true;
 }
@@ -179,6 +181,7 @@ v1::SpawnProcsRequest DaemonHarness::SpawnOf(const std::string& id, const std::v
 
 grpc::Status DaemonHarness::Spawn(const v1::SpawnProcsRequest& request, v1::SpawnProcsResponse* response) {
   grpc::ClientContext context;
+  AddControlToken(control_token, &context);
   context.set_deadline(absl::ToChronoTime(WallTime() + absl::Milliseconds(kPatienceMs)));
   return v1::ProcessService::NewStub(Control())->SpawnProcs(&context, request, response);
 }
@@ -192,6 +195,7 @@ grpc::Status DaemonHarness::Stop(const v1::SpawnProcsResponse& procs, uint32_t g
   request.set_reason("the test is done with it");
   for (const v1::ProcInfo& proc : procs.procs()) *request.add_procs() = proc.address();
   grpc::ClientContext context;
+  AddControlToken(control_token, &context);
   context.set_deadline(absl::ToChronoTime(WallTime() + absl::Milliseconds(kPatienceMs)));
   return v1::ProcessService::NewStub(Control())->StopProcs(&context, request, response);
 }

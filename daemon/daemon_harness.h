@@ -48,6 +48,7 @@ class DaemonHarness {
   std::string refusal;
   ProcAddress self;
   SessionId session;
+  StartToken control_token;
   std::string run_dir;
 
   void Send(ControlType type, uint32_t request, Value::Map body, const std::vector<int>& fds = {});

@@ -1,6 +1,7 @@
 // The real daemon and launcher with small workers.
 #include <grpcpp/create_channel.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,9 +10,11 @@
 
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/limits.h"
 #include "daemon/daemon_harness.h"
 #include "message/death_board.h"
 #include "message/frame.h"
+#include "proto/control_token.h"
 #include "proto/failure_event_conversion.h"
 #include "proto/id_conversion.h"
 #include "proto/status_conversion.h"
@@ -386,6 +389,46 @@ TEST_CASE("ConnectionFromTheSocketFileMayOnlyList") {
   v1::SpawnProcsResponse none;
   CHECK(stub->SpawnProcs(&context, harness.SpawnOf("2", {"ready"}), &none).error_code() ==
         grpc::StatusCode::PERMISSION_DENIED);
+}
+
+TEST_CASE("RequestsWithoutTheTokenOfAProcessMayOnlyList") {
+  DaemonHarness harness;
+  REQUIRE(harness.Hello());
+  const auto stub = v1::ProcessService::NewStub(harness.Control());
+  const auto spawn = [&](const std::function<void(grpc::ClientContext*)>& name) {
+    grpc::ClientContext context;
+    name(&context);
+    v1::SpawnProcsResponse none;
+    return stub->SpawnProcs(&context, harness.SpawnOf("1", {"ready"}), &none).error_code();
+  };
+  CHECK(spawn([](auto*) {}) == grpc::StatusCode::PERMISSION_DENIED);
+  CHECK(spawn([](auto* context) { AddControlToken(StartToken(), context); }) ==
+        grpc::StatusCode::PERMISSION_DENIED);
+  CHECK(spawn([](auto* context) { AddControlToken(StartToken::Random(), context); }) ==
+        grpc::StatusCode::PERMISSION_DENIED);
+  CHECK(spawn([](auto* context) { context->AddMetadata(kControlTokenKey, "no token"); }) ==
+        grpc::StatusCode::PERMISSION_DENIED);
+  CHECK(spawn([&](auto* context) { AddControlToken(harness.control_token, context); }) ==
+        grpc::StatusCode::OK);
+}
+
+TEST_CASE("TooManyControlConnectionsOfOneProcessAreRefused") {
+  DaemonHarness harness;
+  REQUIRE(harness.Hello());
+  std::vector<ScopedFd> ours;
+  const auto open = [&](uint32_t request) {
+    int fds[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
+    ours.emplace_back(fds[0]);
+    const ScopedFd theirs(fds[1]);
+    harness.Send(ControlType::kOpenControl, request, {}, {theirs.get()});
+    return harness.AwaitAnswer(request);
+  };
+  const auto most = static_cast<uint32_t>(Limits().control_connections_per_proc_max);
+  for (uint32_t i = 0; i < most; ++i) REQUIRE(open(100 + i).type == ControlType::kOk);
+  const ControlMessage refused = open(99);
+  CHECK(refused.type == ControlType::kRefused);
+  CHECK(refused.body["message"].AsString()->find("control_connections_per_proc_max=") != std::string::npos);
 }
 
 TEST_CASE("EventsCanBeWatched") {

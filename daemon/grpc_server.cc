@@ -16,6 +16,7 @@
 #include "base/errno_status.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "daemon/control_connections.h"
 #include "daemon/service/admin_service.h"
 #include "daemon/service/event_service.h"
 #include "daemon/service/host_service.h"
@@ -48,7 +49,8 @@ class PosixGrpcServer final : public GrpcServer {
  public:
   PosixGrpcServer(DaemonContext* context, SessionManager* sessions)
       : host_(DescribeHost(*context)),
-        process_(context, sessions, &peers_),
+        connections_(context->limits.control_connections_per_proc_max),
+        process_(context, sessions),
         event_(context),
         admin_(context, sessions) {}
   ~PosixGrpcServer() override { Shutdown(); }
@@ -67,9 +69,9 @@ class PosixGrpcServer final : public GrpcServer {
     return server_ ? absl::OkStatus() : absl::InternalError("start gRPC server: refused");
   }
 
-  absl::Status AddConnection(ScopedFd socket, const ControlPeer& peer) override {
+  absl::Status AddConnection(ScopedFd socket, const std::string& owner) override {
     MONARCH_RETURN_IF_ERROR(CheckStreamSocket(socket.get()));
-    peers_.Put(socket.get(), peer);
+    MONARCH_RETURN_IF_ERROR(connections_.Add(socket.get(), owner));
     grpc::AddInsecureChannelFromFd(server_.get(), socket.release());
     return absl::OkStatus();
   }
@@ -82,8 +84,8 @@ class PosixGrpcServer final : public GrpcServer {
   }
 
  private:
-  PeerRegistry peers_;
   HostService host_;
+  ControlConnections connections_;
   ProcessService process_;
   EventService event_;
   AdminService admin_;
@@ -102,7 +104,7 @@ void PosixGrpcServer::WarmUp() {
   int fds[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) != 0) return;
   ScopedFd client(fds[1]);
-  if (!AddConnection(ScopedFd(fds[0]), ControlPeer{}).ok()) return;
+  if (!AddConnection(ScopedFd(fds[0]), "monarchd").ok()) return;
   auto call = std::make_shared<WarmUpCall>();
   call->channel = grpc::CreateInsecureChannelFromFd("self", client.release());
   call->stub = v1::HostService::NewStub(call->channel);

@@ -11,6 +11,7 @@
 #include "base/failure_event.h"
 #include "base/ids.h"
 #include "base/scoped_fd.h"
+#include "daemon/control_peers.h"
 #include "daemon/process_types.h"
 #include "daemon/stop_machine.h"
 
@@ -36,6 +37,7 @@ struct ProcRecord {
   size_t spawn_index = 0;
   std::shared_ptr<NativeConnection> connection;  // null until it exists
   SharedFds shared;                              // invalid until its hello
+  ControlPass control;                           // from its hello on
   std::optional<StopMachine> stop;
   int64_t actors_up = 0;
   std::string stop_reason;            // asked to stop

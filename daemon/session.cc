@@ -69,7 +69,7 @@ Session::Session(DaemonContext* context, Client client, OpenControl open_control
   record.shared = std::move(client_.shared);
   client_.connection->proc = client_address_.proc;
   client_.connection->SetHandler(this);
-  const ProcRecord& added = procs_.Add(std::move(record));
+  ProcRecord& added = procs_.Add(std::move(record));
   LogInfo("daemon", "session started")
       .With("session", id_.ToHex())
       .With("client_pid", client_.pid)
@@ -96,10 +96,12 @@ Session::~Session() {
   if (timer_ != 0) context_->loop->Cancel(timer_);
 }
 
-void Session::Welcome(const ProcRecord& record, uint32_t request) {
+void Session::Welcome(ProcRecord& record, uint32_t request) {
+  record.control = context_->control_peers->Issue({id_, record.description.address});
   record.connection->Answer(request, ControlType::kWelcome,
                             {{"session", ToValue(id_)},
                              {"self", ToValue(record.description.address)},
+                             {"control_token", ToValue(record.control.token())},
                              {"version", Value(kVersion)},
                              {"host_name", Value(context_->host_name)},
                              {"run_dir", Value(context_->run_dir)},
@@ -176,7 +178,7 @@ absl::Status Session::OnControl(ProcRecord& record, const ControlMessage& messag
     case ControlType::kOpenControl: {
       if (fds.size() != 1) return absl::InvalidArgumentError("open control: wanted one fd");
       const absl::Status opened =
-          open_control_(std::move(fds[0]), id_, record.description.address, client_.uid);
+          open_control_(std::move(fds[0]), absl::StrCat(id_.ToHex(), " ", record.description.address.proc));
       if (opened.ok()) {
         record.connection->Answer(message.request, ControlType::kOk);
       } else {

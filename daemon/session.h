@@ -42,11 +42,10 @@ class Session : public NativeConnection::Handler,
  public:
   using Client = SessionClient;
   using Home = SessionHome;
-  using OpenControl = absl::AnyInvocable<absl::Status(ScopedFd socket, const SessionId&,
-                                                      const ProcAddress& asker, uid_t uid)>;
+  using OpenControl = absl::AnyInvocable<absl::Status(ScopedFd socket, const std::string& owner)>;
 
-  // `open_control` serves the control plane on a socket. `gone` comes once, posted: nothing of the session is
-  // left.
+  // `open_control` serves the control plane on a socket, which counts as `owner`'s. `gone` comes once,
+  // posted: nothing of the session is left.
   Session(DaemonContext* context, Client client, OpenControl open_control,
           absl::AnyInvocable<void(Session*)> gone);
   // A part of a session whose client is on another host, over the connection to its daemon.
@@ -81,7 +80,8 @@ class Session : public NativeConnection::Handler,
   const StartToken& ticket() const { return ticket_; }
   bool is_guest() const { return is_guest_; }
   // Serves the control plane on it, or uses the home's.
-  absl::Status OpenControlFor(ScopedFd socket) override;
+  absl::StatusOr<ControlPass> OpenControlFor(ScopedFd socket, const StartToken& ticket) override;
+  absl::Status ServeHome(ScopedFd socket) { return hosts_.ServeHome(std::move(socket)); }
   void SetHomeControl(ScopedFd socket) { hosts_.SetHomeControl(std::move(socket)); }
   const ProcAddress& client_address() const { return client_address_; }
   const std::map<ActorAddress, ActorRecord>& actors() const { return actors_; }
@@ -123,7 +123,7 @@ class Session : public NativeConnection::Handler,
 
   absl::Status OnControl(ProcRecord& record, const ControlMessage& message, std::vector<ScopedFd> fds);
   absl::Status OnWorkerHello(ProcRecord& record, const ControlMessage& message, std::vector<ScopedFd> fds);
-  void Welcome(const ProcRecord& record, uint32_t request);
+  void Welcome(ProcRecord& record, uint32_t request);
   absl::Status OnConnect(ProcRecord& record, const ControlMessage& message);
   absl::Status WaitFor(const ProcRecord& peer, ProcRecord& asker, uint32_t request);
   void Introduce(ProcRecord& asker, uint32_t request, ProcRecord& peer);

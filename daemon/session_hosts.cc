@@ -52,10 +52,12 @@ SessionHosts::Remote& SessionHosts::OwnerOf(const PeerLink& link) const {
   std::abort();
 }
 
-void SessionHosts::SetHome(const AttachedHost& home, std::unique_ptr<PacketStream> stream) {
+void SessionHosts::SetHome(const AttachedHost& home, const StartToken& ticket,
+                           std::unique_ptr<PacketStream> stream) {
   is_guest_ = true;
   auto remote = std::make_unique<Remote>();
   remote->host = home;
+  remote->ticket = ticket;
   remote->pauses = RelayPauses(static_cast<size_t>(context_->limits.relay_pause_bytes));
   remote->link = std::make_unique<PeerLink>(context_->loop, std::move(stream),
                                             absl::Milliseconds(context_->limits.remote_lease_ms),
@@ -65,7 +67,15 @@ void SessionHosts::SetHome(const AttachedHost& home, std::unique_ptr<PacketStrea
 
 void SessionHosts::SetHomeControl(ScopedFd socket) {
   if (hosts_.empty()) return;
-  hosts_.begin()->second->control = context_->make_host_control(std::move(socket));
+  Remote& home = *hosts_.begin()->second;
+  home.control = context_->make_host_control(std::move(socket), home.ticket);
+}
+
+absl::Status SessionHosts::ServeHome(ScopedFd socket) {
+  if (hosts_.empty()) return absl::UnavailableError("the session's home is gone");
+  Remote& home = *hosts_.begin()->second;
+  MONARCH_ASSIGN_OR_RETURN(home.pass, local_->OpenControlFor(std::move(socket), home.ticket));
+  return absl::OkStatus();
 }
 
 void SessionHosts::Attach(const Hello& hello, const std::string& address, absl::Duration timeout,
@@ -125,7 +135,8 @@ absl::Status SessionHosts::OnSessionWelcome(Attaching& attaching, DialedHost dia
   MONARCH_ASSIGN_OR_RETURN(const Id128 id, Id128FromValue(body["host"]));
   remote->host.host = HostId(id);
   MONARCH_ASSIGN_OR_RETURN(remote->host.name, body["host_name"].AsString());
-  MONARCH_ASSIGN_OR_RETURN(remote->ticket, body["ticket"].AsBytes());
+  MONARCH_ASSIGN_OR_RETURN(const Id128 ticket, Id128FromValue(body["ticket"]));
+  remote->ticket = StartToken(ticket);
   remote->host.address = address;
   if (remote->host.host == context_->host || hosts_.contains(remote->host.host)) {
     return absl::AlreadyExistsError(absl::StrCat("attach host ", address, ": it is in the session already"));
@@ -141,13 +152,16 @@ absl::Status SessionHosts::OnSessionWelcome(Attaching& attaching, DialedHost dia
                                      {"version", Value(kVersion)},
                                      {"role", Value(role)},
                                      {"session", ToValue(session_)},
-                                     {"ticket", Value(Value::Bytes{attaching.remote->ticket})}}};
+                                     {"ticket", ToValue(attaching.remote->ticket)}}};
   };
   Dial(address, hello("control"),
        [this, address, upcall = hello("upcall")](Attaching& entry, DialedHost control) {
-         entry.remote->control = context_->make_host_control(control.stream->ReleaseFd());
-         Dial(address, upcall, [this, address](Attaching&, DialedHost back) {
-           MONARCH_RETURN_IF_ERROR(local_->OpenControlFor(back.stream->ReleaseFd()));
+         entry.remote->control =
+             context_->make_host_control(control.stream->ReleaseFd(), entry.remote->ticket);
+         Dial(address, upcall, [this, address](Attaching& last, DialedHost back) {
+           Remote& remote = *last.remote;
+           MONARCH_ASSIGN_OR_RETURN(remote.pass,
+                                    local_->OpenControlFor(back.stream->ReleaseFd(), remote.ticket));
            FinishAttach(address, absl::OkStatus());
            return absl::OkStatus();
          });

@@ -31,7 +31,8 @@ class SessionHosts : public PeerLink::Events {
   class Local {
    public:
     virtual ~Local() = default;
-    virtual absl::Status OpenControlFor(ScopedFd socket) = 0;
+    // Serves requests of the other daemon, which name the ticket, as the client's, while the pass is kept.
+    virtual absl::StatusOr<ControlPass> OpenControlFor(ScopedFd socket, const StartToken& ticket) = 0;
     // `asker`, on another host, wants to be introduced to `proc`, of this one.
     virtual void OnRemoteConnect(const ProcAddress& asker, const ProcAddress& proc) = 0;
     virtual void DeliverFrame(RelayFrame frame) = 0;
@@ -55,8 +56,9 @@ class SessionHosts : public PeerLink::Events {
   ~SessionHosts() override;
 
   // Makes this a guest of that home.
-  void SetHome(const AttachedHost& home, std::unique_ptr<PacketStream> stream);
+  void SetHome(const AttachedHost& home, const StartToken& ticket, std::unique_ptr<PacketStream> stream);
   void SetHomeControl(ScopedFd socket);
+  absl::Status ServeHome(ScopedFd socket);
   // Idempotent for an address.
   void Attach(const Hello& hello, const std::string& address, absl::Duration timeout,
               absl::AnyInvocable<void(absl::StatusOr<AttachedHost>)> reply);
@@ -92,7 +94,8 @@ class SessionHosts : public PeerLink::Events {
  private:
   struct Remote {
     AttachedHost host;
-    std::string ticket;
+    StartToken ticket;
+    ControlPass pass;  // for its requests
     std::unique_ptr<PeerLink> link;
     std::unique_ptr<HostControl> control;
     RelayPauses pauses{0};

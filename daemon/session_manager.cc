@@ -186,7 +186,7 @@ absl::Status SessionManager::OnControlOfHost(PeerListener::Connection& connectio
     return absl::UnauthenticatedError("hello: no such session of another host, or a wrong ticket");
   MONARCH_RETURN_IF_ERROR(AnswerHost(connection, {}));
   ScopedFd socket = connection.stream->ReleaseFd();
-  if (!reversed) return session->OpenControlFor(std::move(socket));
+  if (!reversed) return session->ServeHome(std::move(socket));
   session->SetHomeControl(std::move(socket));
   return absl::OkStatus();
 }

@@ -21,8 +21,7 @@ namespace monarch {
 // Threading: confined to the control loop.
 class SessionManager : private NativeConnection::Handler {
  public:
-  using OpenControl =
-      std::function<absl::Status(ScopedFd, const SessionId&, const ProcAddress& asker, uid_t uid)>;
+  using OpenControl = std::function<absl::Status(ScopedFd socket, const std::string& owner)>;
   // `open_control` as Session's; `session_gone` after each end.
   SessionManager(DaemonContext* context, OpenControl open_control, std::function<void()> session_gone);
   ~SessionManager() override;

@@ -63,11 +63,14 @@ Session::Session(DaemonContext* context, Home home, std::unique_ptr<PacketStream
       .With("home", home.host.name)
       .With("name", client_.name);
   context_->events->Add(id_.ToHex(), "session_started");
-  hosts_.SetHome(home.host, std::move(stream));
+  hosts_.SetHome(home.host, home.ticket, std::move(stream));
 }
 
-absl::Status Session::OpenControlFor(ScopedFd socket) {
-  return open_control_(std::move(socket), id_, client_address_, client_.uid);
+absl::StatusOr<ControlPass> Session::OpenControlFor(ScopedFd socket, const StartToken& ticket) {
+  std::optional<ControlPass> pass = context_->control_peers->Admit(ticket, {id_, client_address_});
+  if (!pass) return absl::AlreadyExistsError("open control: the ticket is in use");
+  MONARCH_RETURN_IF_ERROR(open_control_(std::move(socket), ticket.ToHex()));
+  return *std::move(pass);
 }
 
 void Session::OnRemoteConnect(const ProcAddress& asker, const ProcAddress& proc) {

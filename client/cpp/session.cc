@@ -62,7 +62,8 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Open(ConnectOptions options) {
 
 Session::Session(std::shared_ptr<Runtime> runtime, ConnectOptions options)
     : runtime_(std::move(runtime)),
-      control_(MakeControlChannel([runtime = runtime_] { return runtime->OpenControl(); })),
+      control_(MakeControlChannel([runtime = runtime_] { return runtime->OpenControl(); },
+                                  runtime_->control_token())),
       watch_(std::make_shared<Watch>()) {
   watch_->runtime = runtime_;
   watch_->on_failure = options.on_failure ? std::move(options.on_failure) : EndProgram;

@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "base/mutex.h"
 #include "daemon/service/process_conversion.h"
+#include "proto/control_token.h"
 #include "proto/failure_event_conversion.h"
 #include "proto/id_conversion.h"
 #include "proto/monarch/v1/process.grpc.pb.h"
@@ -42,7 +43,7 @@ struct Call {
 // Threading: as HostControl.
 class GrpcHostControl final : public HostControl {
  public:
-  GrpcHostControl(EventLoop* loop, ScopedFd socket) : loop_(loop) {
+  GrpcHostControl(EventLoop* loop, ScopedFd socket, const StartToken& token) : loop_(loop), token_(token) {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_MAX_METADATA_SIZE, 16 << 20);
     arguments.SetMaxReceiveMessageSize(std::numeric_limits<int>::max());
@@ -135,6 +136,7 @@ class GrpcHostControl final : public HostControl {
     call->request = std::move(request);
     call->done = std::move(done);
     call->context.set_deadline(absl::ToChronoTime(WallTime() + timeout + kMargin));
+    AddControlToken(token_, &call->context);
     {
       MutexLock lock(calls_.mu);
       calls_.contexts.insert(&call->context);
@@ -155,14 +157,15 @@ class GrpcHostControl final : public HostControl {
   }
 
   EventLoop* const loop_;
+  const StartToken token_;
   Calls calls_;
   std::unique_ptr<v1::ProcessService::Stub> stub_;
 };
 
 }  // namespace
 
-std::unique_ptr<HostControl> MakeGrpcHostControl(EventLoop* loop, ScopedFd socket) {
-  return std::make_unique<GrpcHostControl>(loop, std::move(socket));
+std::unique_ptr<HostControl> MakeGrpcHostControl(EventLoop* loop, ScopedFd socket, const StartToken& token) {
+  return std::make_unique<GrpcHostControl>(loop, std::move(socket), token);
 }
 
 }  // namespace monarch

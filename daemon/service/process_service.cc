@@ -6,6 +6,7 @@
 
 #include "daemon/service/process_conversion.h"
 #include "daemon/service/unary_answer.h"
+#include "proto/control_token.h"
 #include "proto/failure_event_conversion.h"
 #include "proto/id_conversion.h"
 #include "proto/status_conversion.h"
@@ -19,10 +20,17 @@ absl::Status SessionOver() {
 
 }  // namespace
 
+std::optional<ControlPeer> ProcessService::FindPeer(const grpc::CallbackServerContext& context) const {
+  const auto found = context.client_metadata().find(kControlTokenKey);
+  if (found == context.client_metadata().end()) return std::nullopt;
+  const auto token = Id128::FromHex(std::string_view(found->second.data(), found->second.size()));
+  return token.ok() ? context_->control_peers->Find(StartToken(*token)) : std::nullopt;
+}
+
 absl::StatusOr<ControlPeer> ProcessService::SessionPeer(const grpc::CallbackServerContext& context) const {
-  const std::optional<ControlPeer> peer = peers_->Find(context.peer());
-  if (!peer || !peer->session) {
-    return absl::PermissionDeniedError("this connection belongs to no session: it may only list");
+  const std::optional<ControlPeer> peer = FindPeer(context);
+  if (!peer) {
+    return absl::PermissionDeniedError("this request is of no process of a session: it may only list");
   }
   return *peer;
 }
@@ -40,7 +48,7 @@ grpc::ServerUnaryReactor* ProcessService::SpawnProcs(grpc::CallbackServerContext
   }
   context_->loop->Post([sessions = sessions_, peer = *peer, spawn = *std::move(spawn), response,
                         answer = std::move(answer)]() mutable {
-    Session* session = sessions->Find(*peer.session);
+    Session* session = sessions->Find(peer.session);
     if (session == nullptr) return answer.Finish(SessionOver());
     session->Spawn(std::move(spawn), peer.asker,
                    [response, answer = std::move(answer)](const SpawnResult& result) mutable {
@@ -66,7 +74,7 @@ grpc::ServerUnaryReactor* ProcessService::StopProcs(grpc::CallbackServerContext*
                    absl::Milliseconds(request->kill_after_ms()), request->reason().substr(0, 1024)};
   context_->loop->Post([sessions = sessions_, peer = *peer, stop = std::move(stop), response,
                         answer = std::move(answer)]() mutable {
-    Session* session = sessions->Find(*peer.session);
+    Session* session = sessions->Find(peer.session);
     if (session == nullptr) return answer.Finish(SessionOver());
     session->Stop(stop, [response, answer = std::move(answer)](std::vector<FailureEvent> ends) mutable {
       for (const FailureEvent& end : ends) *response->add_ends() = ToProto(end);
@@ -92,7 +100,7 @@ grpc::ServerUnaryReactor* ProcessService::SignalProcs(grpc::CallbackServerContex
   }
   context_->loop->Post([sessions = sessions_, peer = *peer, procs = *std::move(procs),
                         signal = request->signal(), answer = std::move(answer)]() mutable {
-    Session* session = sessions->Find(*peer.session);
+    Session* session = sessions->Find(peer.session);
     if (session == nullptr) return answer.Finish(SessionOver());
     session->Signal(procs, signal, [answer = std::move(answer)](const absl::Status& status) mutable {
       answer.Finish(status);
@@ -105,17 +113,17 @@ grpc::ServerUnaryReactor* ProcessService::ListProcs(grpc::CallbackServerContext*
                                                     const v1::ListProcsRequest*,
                                                     v1::ListProcsResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  context_->loop->Post([sessions = sessions_, peer = peers_->Find(context->peer()), response,
-                        answer = UnaryAnswer(reactor)]() mutable {
-    for (const auto& [id, session] : sessions->sessions()) {
-      if (peer && peer->session && *peer->session != id) continue;
-      for (const auto& [proc, record] : session->procs().all()) {
-        if (!record.is_client) *response->add_procs() = ToProto(record.description);
-      }
-      for (const ProcDescription& proc : session->RemoteProcs()) *response->add_procs() = ToProto(proc);
-    }
-    answer.Finish(absl::OkStatus());
-  });
+  context_->loop->Post(
+      [sessions = sessions_, peer = FindPeer(*context), response, answer = UnaryAnswer(reactor)]() mutable {
+        for (const auto& [id, session] : sessions->sessions()) {
+          if (peer && peer->session != id) continue;
+          for (const auto& [proc, record] : session->procs().all()) {
+            if (!record.is_client) *response->add_procs() = ToProto(record.description);
+          }
+          for (const ProcDescription& proc : session->RemoteProcs()) *response->add_procs() = ToProto(proc);
+        }
+        answer.Finish(absl::OkStatus());
+      });
   return reactor;
 }
 
@@ -132,7 +140,7 @@ grpc::ServerUnaryReactor* ProcessService::AttachHost(grpc::CallbackServerContext
   context_->loop->Post([sessions = sessions_, peer = *peer, address = request->address(),
                         timeout = absl::Milliseconds(request->timeout_ms()), response,
                         answer = std::move(answer)]() mutable {
-    Session* session = sessions->Find(*peer.session);
+    Session* session = sessions->Find(peer.session);
     if (session == nullptr) return answer.Finish(SessionOver());
     session->AttachHost(
         address, timeout,
@@ -169,7 +177,7 @@ grpc::ServerUnaryReactor* ProcessService::ShutdownHost(grpc::CallbackServerConte
                         grace = absl::Milliseconds(request->grace_ms()),
                         kill_after = absl::Milliseconds(request->kill_after_ms()),
                         answer = std::move(answer)]() mutable {
-    Session* session = sessions->Find(*peer.session);
+    Session* session = sessions->Find(peer.session);
     if (session == nullptr) return answer.Finish(SessionOver());
     session->ShutdownHost(
         host, grace, kill_after,

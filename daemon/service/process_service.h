@@ -1,7 +1,7 @@
 #pragma once
 
+#include "daemon/control_peers.h"
 #include "daemon/daemon_context.h"
-#include "daemon/peer_registry.h"
 #include "daemon/session_manager.h"
 #include "proto/monarch/v1/process.grpc.pb.h"
 
@@ -11,9 +11,8 @@ namespace monarch {
 // Threading: thread-safe (handlers run on gRPC's threads, answers come from the loop).
 class ProcessService final : public v1::ProcessService::CallbackService {
  public:
-  // All outlive the service.
-  ProcessService(DaemonContext* context, SessionManager* sessions, const PeerRegistry* peers)
-      : context_(context), sessions_(sessions), peers_(peers) {}
+  // Both outlive the service.
+  ProcessService(DaemonContext* context, SessionManager* sessions) : context_(context), sessions_(sessions) {}
 
   grpc::ServerUnaryReactor* SpawnProcs(grpc::CallbackServerContext* context,
                                        const v1::SpawnProcsRequest* request,
@@ -35,12 +34,13 @@ class ProcessService final : public v1::ProcessService::CallbackService {
                                          v1::ShutdownHostResponse* response) override;
 
  private:
-  // PermissionDenied: the connection belongs to no session, so it may only list.
+  // None: it names no token, or that of a process that is gone.
+  std::optional<ControlPeer> FindPeer(const grpc::CallbackServerContext& context) const;
+  // PermissionDenied: the request is nobody's, so it may only list.
   absl::StatusOr<ControlPeer> SessionPeer(const grpc::CallbackServerContext& context) const;
 
   DaemonContext* const context_;
   SessionManager* const sessions_;
-  const PeerRegistry* const peers_;
 };
 
 }  // namespace monarch

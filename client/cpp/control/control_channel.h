@@ -96,6 +96,8 @@ ControlFailure ControlFailureOf(const absl::Status& status);
 
 // Over gRPC. `open_fd` gives a stream socket that the daemon serves (Runtime::OpenControl); it is asked at
 // the first request, and again after the connection was dropped, which a second without requests does.
-std::unique_ptr<ControlChannel> MakeControlChannel(std::function<absl::StatusOr<ScopedFd>()> open_fd);
+// `token`: whose requests they are (Runtime::control_token).
+std::unique_ptr<ControlChannel> MakeControlChannel(std::function<absl::StatusOr<ScopedFd>()> open_fd,
+                                                   const StartToken& token);
 
 }  // namespace monarch

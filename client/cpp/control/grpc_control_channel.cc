@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/status_macros.h"
+#include "proto/control_token.h"
 #include "proto/failure_event_conversion.h"
 #include "proto/id_conversion.h"
 #include "proto/status_conversion.h"
@@ -59,8 +60,8 @@ v1::SpawnProcsRequest ToProto(const SpawnRequest& request) {
 
 }  // namespace
 
-GrpcControlChannel::GrpcControlChannel(GrpcConnection::OpenFd open_fd)
-    : connection_(std::move(open_fd), kIdle) {}
+GrpcControlChannel::GrpcControlChannel(GrpcConnection::OpenFd open_fd, const StartToken& token)
+    : token_(token), connection_(std::move(open_fd), kIdle) {}
 
 absl::Status GrpcControlChannel::Call(absl::Duration timeout, const Rpc& rpc) {
   const auto deadline = absl::ToChronoTime(WallTime() + timeout);
@@ -71,6 +72,7 @@ absl::Status GrpcControlChannel::Call(absl::Duration timeout, const Rpc& rpc) {
       const auto stub = v1::ProcessService::NewStub(channel);
       grpc::ClientContext context;
       context.set_deadline(deadline);
+      AddControlToken(token_, &context);
       status = FromGrpcStatus(rpc(*stub, context));
     }
     connection_.Release();
@@ -191,8 +193,9 @@ ControlFailure ControlFailureOf(const absl::Status& status) {
   return out;
 }
 
-std::unique_ptr<ControlChannel> MakeControlChannel(std::function<absl::StatusOr<ScopedFd>()> open_fd) {
-  return std::make_unique<GrpcControlChannel>(std::move(open_fd));
+std::unique_ptr<ControlChannel> MakeControlChannel(std::function<absl::StatusOr<ScopedFd>()> open_fd,
+                                                   const StartToken& token) {
+  return std::make_unique<GrpcControlChannel>(std::move(open_fd), token);
 }
 
 }  // namespace monarch

@@ -14,7 +14,7 @@ namespace monarch {
 // Threading: thread-safe.
 class GrpcControlChannel final : public ControlChannel {
  public:
-  explicit GrpcControlChannel(GrpcConnection::OpenFd open_fd);
+  GrpcControlChannel(GrpcConnection::OpenFd open_fd, const StartToken& token);
 
   absl::StatusOr<std::vector<SpawnedProc>> SpawnProcs(const SpawnRequest& request) override;
   absl::StatusOr<std::vector<FailureEvent>> StopProcs(const std::vector<ProcAddress>& procs,
@@ -31,6 +31,7 @@ class GrpcControlChannel final : public ControlChannel {
   // Runs `rpc`, once more on a new connection if the present one turns out to be broken.
   absl::Status Call(absl::Duration timeout, const Rpc& rpc);
 
+  const StartToken token_;
   GrpcConnection connection_;
 };
 

@@ -113,6 +113,7 @@ void FakeDaemon::OnHello(Process* process, const ControlMessage& message, std::v
   Send(process, ControlType::kWelcome, message.request,
        {{"session", ToValue(session_)},
         {"self", ToValue(process->address)},
+        {"control_token", ToValue(Id128::Random())},
         {"version", "0.1.0"},
         {"host_name", "test-host"},
         {"run_dir", "/nowhere"},

@@ -64,8 +64,10 @@ absl::Status Refusal(const ControlMessage& answer) {
 absl::Status ReadWelcome(const Value& body, Connection* connection) {
   MONARCH_ASSIGN_OR_RETURN(const Id128 session, Id128FromValue(body["session"]));
   MONARCH_ASSIGN_OR_RETURN(connection->self, ProcAddressFromValue(body["self"]));
+  MONARCH_ASSIGN_OR_RETURN(const Id128 control_token, Id128FromValue(body["control_token"]));
   MONARCH_ASSIGN_OR_RETURN(connection->host_name, Text(body, "host_name"));
   connection->session = SessionId(session);
+  connection->control_token = StartToken(control_token);
   return absl::OkStatus();
 }
 

@@ -36,6 +36,7 @@ struct Connection {
   ClientProcess private_daemon;
   SessionId session;
   ProcAddress self;
+  StartToken control_token;
   std::string host_name;
   std::string boot;  // workers
   bool is_client = true;

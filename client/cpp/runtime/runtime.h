@@ -87,6 +87,8 @@ class Runtime {
 
   virtual ProcAddress self() const = 0;
   virtual SessionId session() const = 0;
+  // What requests on the control plane name, to be those of this process.
+  virtual StartToken control_token() const = 0;
   virtual std::string host_name() const = 0;
   virtual std::string boot() const = 0;  // a worker's boot bytes
   virtual absl::Status SendReady() = 0;

@@ -55,6 +55,7 @@ RuntimeImpl::RuntimeImpl(Connection connection, std::unique_ptr<ServiceThread> s
     : limits_(limits),
       self_(connection.self),
       session_(connection.session),
+      control_token_(connection.control_token),
       host_name_(std::move(connection.host_name)),
       boot_(std::move(connection.boot)),
       is_client_(connection.is_client),

@@ -39,6 +39,7 @@ class RuntimeImpl : public Runtime {
 
   ProcAddress self() const override { return self_; }
   SessionId session() const override { return session_; }
+  StartToken control_token() const override { return control_token_; }
   std::string host_name() const override { return host_name_; }
   std::string boot() const override { return boot_; }
   absl::Status SendReady() override;
@@ -159,6 +160,7 @@ class RuntimeImpl : public Runtime {
   const Limits limits_;
   const ProcAddress self_;
   const SessionId session_;
+  const StartToken control_token_;
   const std::string host_name_;
   const std::string boot_;
   const bool is_client_;

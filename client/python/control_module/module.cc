@@ -77,11 +77,12 @@ absl::StatusOr<ScopedFd> OpenFd(const nb::object& open_fd) {
   }
 }
 
-std::unique_ptr<ControlChannel> Make(nb::object open_fd) {
+std::unique_ptr<ControlChannel> Make(nb::object open_fd, nb::handle token) {
   // Not released with the channel: that may happen on a thread without the GIL, or after the interpreter's
   // end.
   auto* kept = new nb::object(std::move(open_fd));
-  return MakeControlChannel([kept] { return OpenFd(*kept); });
+  const StartToken id(ValueOrThrow(Id128::FromHex(ToText(token))));
+  return MakeControlChannel([kept] { return OpenFd(*kept); }, id);
 }
 
 nb::object SpawnProcs(ControlChannel& self, nb::handle mesh, nb::handle labels, nb::handle sizes,
@@ -179,8 +180,10 @@ NB_MODULE(_control, module) {
   module.attr("ControlError") = nb::borrow<nb::object>(control_error);
   nb::class_<PyChannel>(module, "Channel", nb::is_final(),
                         "A connection to the daemon, opened when one is needed.")
-      .def("__init__", [](PyChannel* self,
-                          nb::object open_fd) { new (self) PyChannel{Make(std::move(open_fd)).release()}; })
+      .def("__init__",
+           [](PyChannel* self, nb::object open_fd, nb::handle token) {
+             new (self) PyChannel{Make(std::move(open_fd), token).release()};
+           })
       .def(
           "spawn_procs",
           [](PyChannel& self, nb::handle mesh, nb::handle labels, nb::handle sizes, nb::handle specs,

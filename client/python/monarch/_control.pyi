@@ -16,10 +16,12 @@ class ControlError(RuntimeError):
 class Channel:
     """A connection to the daemon; `open_fd` (Runtime.open_control) is called when one is needed.
 
+    `token` (Runtime.control_token) says whose requests they are.
+
     The connection is dropped after a second without requests.
     """
 
-    def __init__(self, open_fd: Callable[[], int]) -> None: ...
+    def __init__(self, open_fd: Callable[[], int], token: str) -> None: ...
     # one spec dict, or one for each rank: argv, env, cwd (bytes; empty: the daemon's), umask,
     # limits [(resource, soft, hard)], cpus, boot, inherit_env (optional: the daemon's environment, env on top),
     # output_tag (optional: its output goes to the client's stream under this tag).

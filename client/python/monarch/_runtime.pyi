@@ -90,6 +90,8 @@ class Runtime:
     host_name: str
     boot: bytes
     def send_ready(self) -> None: ...
+    @property
+    def control_token(self) -> str: ...
     def open_control(self) -> int: ...  # an fd, the caller's
     def goodbye(self, timeout: float) -> bool: ...  # whether all is gone within the time
     # None: wait for ever. True: news; False: timed out.

@@ -242,6 +242,8 @@ void DefineIdentity(nb::class_<PyRuntime>& runtime) {
       .def_static("start_worker", StartWorker)
       .def_prop_ro("self_proc", [](const PyRuntime& self) { return FromProc(self.runtime->self()); })
       .def_prop_ro("session", [](const PyRuntime& self) { return self.runtime->session().ToHex(); })
+      .def_prop_ro("control_token",
+                   [](const PyRuntime& self) { return FromText(self.runtime->control_token().ToHex()); })
       .def_prop_ro("host_name", [](const PyRuntime& self) { return FromText(self.runtime->host_name()); })
       .def_prop_ro("boot",
                    [](const PyRuntime& self) {

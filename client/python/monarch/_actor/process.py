@@ -80,7 +80,7 @@ class Process:
             if self._control is None:
                 from monarch import _control
 
-                self._control = _control.Channel(self.runtime.open_control)
+                self._control = _control.Channel(self.runtime.open_control, self.runtime.control_token)
             return self._control
 
 
