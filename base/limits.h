@@ -37,8 +37,8 @@ struct Limits {
   int64_t mailbox_bytes_max = int64_t{64} << 20;
   // Messages in one mailbox; as above.
   int64_t mailbox_messages_max = 1'000'000;
-  // Frames that came before their turn, held back for one pair. More: the path is broken and its link is
-  // closed.
+  // Frames that came before their turn, held back by one process for all pairs of actors. More: the path is
+  // broken and its link is closed.
   int64_t reorder_frames_max = 1024;
   // One direction of a ring. A full ring makes its sender wait as for a mailbox. A power of two of whole
   // pages.

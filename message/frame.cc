@@ -86,6 +86,7 @@ bool IsKnownKind(uint8_t kind) {
     case FrameKind::kResume:
     case FrameKind::kRelease:
     case FrameKind::kProbe:
+    case FrameKind::kActorEnded:
       return true;
     case FrameKind::kUnspecified:
       break;

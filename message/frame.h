@@ -27,8 +27,9 @@ enum class FrameKind : uint8_t {
   // Between two procs (receiver actor 0):
   kPause = 11,  // stop sending to actor `call_id`: its mailbox is full
   kResume = 12,
-  kRelease = 13,  // segment blocks of the receiver that the sender is done with; payload: u64 offsets
-  kProbe = 15,    // about actors that wait for each other
+  kRelease = 13,     // segment blocks of the receiver that the sender is done with; payload: u64 offsets
+  kProbe = 15,       // about actors that wait for each other
+  kActorEnded = 16,  // actor `call_id` of the sending proc is gone: end the numbers to it
 };
 
 enum class PayloadKind : uint8_t {
@@ -43,8 +44,10 @@ enum FrameFlags : uint16_t {
   kFlagInSegment = 2,  // the payload is at segment_offset of the sender proc's segment, not behind the header
   kFlagShared = 4,     // the block has several receivers: read only, copy out
   kFlagReply = 8,      // has reserved room: never held back by flow control
+  kFlagFirst = 16,     // the pair's numbers begin with this one
+  kFlagLast = 32,      // the pair's numbers end with this one: both sides forget them
 };
-inline constexpr uint16_t kKnownFlags = 15;
+inline constexpr uint16_t kKnownFlags = 63;
 
 // The header of every frame, on every path; 224 bytes on the wire, layout in WIRE.md.
 struct FrameHeader {
@@ -54,7 +57,7 @@ struct FrameHeader {
   SessionId session;
   ActorAddress sender;
   ActorAddress receiver;
-  uint64_t sequence = 0;    // per (sender actor, receiver actor), from 1
+  uint64_t sequence = 0;    // of the pair (sender actor, receiver actor): one more with each frame
   uint64_t call_id = 0;     // of the call this belongs to; unique in the proc that made the call
   uint64_t port_id = 0;     // kCall, kCreate, kStopActor: where answers go; else the addressed port
   uint32_t reply_word = 0;  // wait word of the sender's proc that an answer rings; answers: the word to ring

@@ -5,17 +5,34 @@
 
 namespace monarch {
 
+bool Sequencer::IsNext(const Pair& pair, const FrameHeader& header) {
+  if (pair.next != 0) return header.sequence == pair.next;
+  // Of several beginnings the lowest is the one that comes next.
+  const bool lowest = pair.held.empty() || header.sequence <= pair.held.begin()->first;
+  return (header.flags & kFlagFirst) != 0 && lowest;
+}
+
+void Sequencer::Release(Pair* pair, Frame frame, absl::FunctionRef<void(Frame)> deliver) {
+  while (true) {
+    pair->next = (frame.header.flags & kFlagLast) != 0 ? 0 : frame.header.sequence + 1;
+    deliver(std::move(frame));
+    if (pair->held.empty() || !IsNext(*pair, pair->held.begin()->second.header)) return;
+    frame = std::move(pair->held.extract(pair->held.begin()).mapped());
+    --held_;
+  }
+}
+
 absl::Status Sequencer::Accept(Frame frame, absl::FunctionRef<void(Frame)> deliver) {
   const uint64_t sequence = frame.header.sequence;
   if (sequence == 0) return absl::InvalidArgumentError("frame: sequence number 0");
   const std::pair key(frame.header.sender, frame.header.receiver);
   auto it = pairs_.find(key);
-  const uint64_t next = it == pairs_.end() ? 1 : it->second.next;
-  if (sequence < next) return absl::OkStatus();
-  if (sequence > next && held_ >= limits_.held_frames_max) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "frame ", sequence, " of ", key.first.ToString(), " to ", key.second.ToString(), " is early (", next,
-        " is next) and held_frames_max=", limits_.held_frames_max, " is reached"));
+  if (it != pairs_.end() && sequence < it->second.next) return absl::OkStatus();
+  const bool is_next = IsNext(it == pairs_.end() ? Pair() : it->second, frame.header);
+  if (!is_next && held_ >= limits_.held_frames_max) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("frame ", sequence, " of ", key.first.ToString(), " to ", key.second.ToString(),
+                     " is early and held_frames_max=", limits_.held_frames_max, " is reached"));
   }
   if (it == pairs_.end()) {
     if (pairs_.size() >= limits_.pairs_max) {
@@ -25,21 +42,22 @@ absl::Status Sequencer::Accept(Frame frame, absl::FunctionRef<void(Frame)> deliv
     }
     it = pairs_.try_emplace(key).first;
   }
-
   Pair& pair = it->second;
-  if (sequence > next) {
-    held_ += pair.held.try_emplace(sequence, std::move(frame)).second ? 1 : 0;
-    return absl::OkStatus();
+  if (is_next) {
+    Release(&pair, std::move(frame), deliver);
+  } else if (pair.held.try_emplace(sequence, std::move(frame)).second) {
+    ++held_;
   }
-  ++pair.next;
-  deliver(std::move(frame));
-  while (!pair.held.empty() && pair.held.begin()->first == pair.next) {
-    Frame released = std::move(pair.held.extract(pair.held.begin()).mapped());
-    --held_;
-    ++pair.next;
-    deliver(std::move(released));
-  }
+  if (pair.next == 0 && pair.held.empty()) pairs_.erase(it);
   return absl::OkStatus();
+}
+
+std::set<ProcAddress> Sequencer::SendersTo(const ActorAddress& receiver) const {
+  std::set<ProcAddress> procs;
+  for (const auto& [key, pair] : pairs_) {
+    if (key.second == receiver) procs.insert(key.first.proc);
+  }
+  return procs;
 }
 
 void Sequencer::Forget(const ProcAddress& proc) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -12,7 +13,9 @@
 namespace monarch {
 
 // Puts frames of each (sender, receiver) pair in order: delivers the next expected, drops duplicates, holds
-// early ones back. Pure. Threading: guarded by its owner.
+// early ones back. A pair's numbers begin with a frame that says so (kFlagFirst), and after the one that ends
+// them (kFlagLast) nothing is kept of the pair until they begin anew, further up. Pure. Threading: guarded by
+// its owner.
 class Sequencer {
  public:
   struct Limits {
@@ -28,13 +31,19 @@ class Sequencer {
   // The proc is gone: forgets its pairs and drops what was held from it (those frames follow a gap that
   // nobody fills).
   void Forget(const ProcAddress& proc);
+  // The procs with actors whose numbers to this one have not ended.
+  std::set<ProcAddress> SendersTo(const ActorAddress& receiver) const;
   size_t held() const { return held_; }
+  size_t pairs() const { return pairs_.size(); }
 
  private:
   struct Pair {
-    uint64_t next = 1;
+    uint64_t next = 0;  // 0: it begins with a frame that has not come
     std::map<uint64_t, Frame> held;
   };
+  static bool IsNext(const Pair& pair, const FrameHeader& header);
+  // Gives the pair's next frame out, and those that it releases.
+  void Release(Pair* pair, Frame frame, absl::FunctionRef<void(Frame)> deliver);
   Limits limits_;
   size_t held_ = 0;
   absl::flat_hash_map<std::pair<ActorAddress, ActorAddress>, Pair> pairs_;

@@ -15,7 +15,14 @@ Frame FrameOf(uint64_t sequence, uint64_t proc = 1, uint64_t actor = 5) {
   frame.header.sender = Actor(proc, actor);
   frame.header.receiver = Actor(9, 1);
   frame.header.sequence = sequence;
+  frame.header.flags = sequence == 1 ? kFlagFirst : 0;
   frame.payload = std::to_string(sequence);
+  return frame;
+}
+
+Frame FlaggedFrame(uint64_t sequence, uint16_t flags) {
+  Frame frame = FrameOf(sequence);
+  frame.header.flags = flags;
   return frame;
 }
 
@@ -111,6 +118,50 @@ TEST_CASE("SequencerKnowsNoMorePairsThanItsLimit") {
   CHECK(h.Accept(FrameOf(2, 1)).ok());
   h.sequencer.Forget(Actor(2, 0).proc);
   CHECK(h.Accept(FrameOf(1, 3)).ok());
+}
+
+TEST_CASE("SequencerKeepsNothingOfAPairThatHasEnded") {
+  Harness h;
+  CHECK(h.Accept(FrameOf(1)).ok());
+  CHECK(h.sequencer.pairs() == 1);
+  CHECK(h.Accept(FlaggedFrame(2, kFlagLast)).ok());
+  CHECK(h.sequencer.pairs() == 0);
+  // One that begins and ends a pair leaves nothing either.
+  CHECK(h.Accept(FlaggedFrame(3, kFlagFirst | kFlagLast)).ok());
+  CHECK(h.sequencer.pairs() == 0);
+  CHECK(h.Accept(FlaggedFrame(4, kFlagFirst)).ok());
+  CHECK(h.Accept(FrameOf(5)).ok());
+  CHECK(h.delivered == Numbers{1, 2, 3, 4, 5});
+}
+
+TEST_CASE("SequencerKeepsTheOrderOverAnEndAndANewBeginning") {
+  // What was lost on the way and is sent again comes last.
+  const Frame frames[] = {FrameOf(1),
+                          FrameOf(2),
+                          FlaggedFrame(3, kFlagLast),
+                          FlaggedFrame(7, kFlagFirst),
+                          FlaggedFrame(8, 0),
+                          FlaggedFrame(9, kFlagLast)};
+  for (size_t lost = 0; lost < std::size(frames); ++lost) {
+    Harness h;
+    for (size_t i = 0; i < std::size(frames); ++i) {
+      if (i != lost) CHECK(h.Accept(frames[i]).ok());
+    }
+    CHECK(h.delivered.size() == lost);
+    CHECK(h.Accept(frames[lost]).ok());
+    CHECK(h.delivered == Numbers{1, 2, 3, 7, 8, 9});
+    CHECK(h.sequencer.pairs() == 0);
+    CHECK(h.sequencer.held() == 0);
+  }
+}
+
+TEST_CASE("SequencerNamesTheProcsWithNumbersToAnActor") {
+  Harness h;
+  CHECK(h.Accept(FrameOf(1, 1, 5)).ok());
+  CHECK(h.Accept(FrameOf(1, 1, 6)).ok());
+  CHECK(h.Accept(FrameOf(1, 2, 5)).ok());
+  CHECK(h.sequencer.SendersTo(Actor(9, 1)) == std::set{Actor(1, 0).proc, Actor(2, 0).proc});
+  CHECK(h.sequencer.SendersTo(Actor(9, 2)).empty());
 }
 
 TEST_CASE("SequencerForgetsWhatADeadProcSent") {

@@ -178,9 +178,11 @@ void WriteSequencesAndRings(Corpus* corpus) {
   std::string in_order;
   std::string shuffled;
   for (int i = 0; i < 60; ++i) {
-    in_order += {static_cast<char>(i % 2), '\0', '\1'};
-    shuffled +=
-        {static_cast<char>(i % 7 == 6 ? 15 : i % 3), static_cast<char>(i % 5), static_cast<char>(1 + i % 6)};
+    // Flags: first, last, none.
+    const int flags = i % 20 < 2 ? 0x40 : i % 20 < 18 ? 0 : 0x80;
+    in_order += {static_cast<char>(i % 2), '\0', static_cast<char>(flags | 1)};
+    shuffled += {static_cast<char>(i % 7 == 6 ? 15 : i % 3), static_cast<char>(i % 5),
+                 static_cast<char>((i % 4) << 6 | (1 + i % 6))};
   }
   corpus->Write("sequencer", "in_order", in_order);
   corpus->Write("sequencer", "shuffled", shuffled);

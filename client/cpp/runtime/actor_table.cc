@@ -40,6 +40,12 @@ std::shared_ptr<Inbox> ActorTable::Mailbox(uint64_t id) const {
   return it == actors_.end() ? nullptr : it->second.mailbox;
 }
 
+bool ActorTable::IsLive(uint64_t id) const {
+  if (id == kAgentActor || id == kRootActor) return true;
+  MutexLock lock(mu_);
+  return actors_.contains(id);
+}
+
 std::optional<ActorTable::Actor> ActorTable::Find(uint64_t id) const {
   MutexLock lock(mu_);
   const auto it = actors_.find(id);

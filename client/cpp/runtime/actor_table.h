@@ -42,6 +42,8 @@ class ActorTable {
   // AlreadyExists; ResourceExhausted (actors_per_proc_max).
   absl::StatusOr<std::shared_ptr<Inbox>> Add(uint64_t id, Runtime::ActorInfo description);
   std::shared_ptr<Inbox> Mailbox(uint64_t id) const;
+  // Whether it exists; the agent and the root always do.
+  bool IsLive(uint64_t id) const;
   std::optional<Actor> Find(uint64_t id) const;
   // Says that the actor's thread sleeps on `word`; returns the word it had.
   uint32_t Bind(uint64_t id, uint32_t word);

@@ -369,6 +369,7 @@ TEST_CASE("garbage in a ring ends that link and nothing else") {
     header.sender = {b.self(), 1};
     header.receiver = {a.self(), kRootActor};
     header.sequence = 1;
+    header.flags = kFlagFirst;
     REQUIRE(raw.link->TrySend(header, {}).ok());
   }
   raw.doorbell->Ring(raw.peer_bit, kServiceWord, true);
@@ -396,7 +397,7 @@ TEST_CASE("a descriptor outside of the segment is refused, its sender told") {
   header.receiver = {a.self(), kRootActor};
   header.sequence = 1;
   header.port_id = 4;
-  header.flags = kFlagInSegment;
+  header.flags = kFlagFirst | kFlagInSegment;
   header.payload_length = 8192;
   header.segment_offset = uint64_t{1} << 60;
   REQUIRE(raw.link->TrySend(header, {}).ok());

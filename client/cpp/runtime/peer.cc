@@ -35,16 +35,30 @@ uint32_t Peer::WordFor(const FrameHeader& header) {
 
 Peer::Outcome Peer::Push(const FrameHeader& header, absl::Span<const uint8_t> payload) {
   FrameHeader numbered = header;
-  uint64_t& sequence = sequences_[{header.sender.actor, header.receiver.actor}];
+  const Pair pair(header.sender.actor, header.receiver.actor);
+  const auto known = sequences_.find(pair);
   // One that has a number already takes the place of a frame that was lost under way.
   const bool is_new = header.sequence == 0;
-  if (is_new) numbered.sequence = sequence + 1;
+  if (is_new && known == sequences_.end()) {
+    if ((header.flags & kFlagLast) != 0) return Outcome::kSent;  // They have ended.
+    numbered.sequence = forgotten_max_ + 1;
+    numbered.flags |= kFlagFirst;
+    // Nobody will end them later.
+    if (!shared_.actors->IsLive(header.sender.actor)) numbered.flags |= kFlagLast;
+  } else if (is_new) {
+    numbered.sequence = known->second + 1;
+  }
   const auto word = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return WordFor(header); };
   const auto sent = path_.ring != nullptr ? path_.ring->TrySendAndRing(numbered, payload, word)
                                           : shared_.daemon->TrySendFrame(numbered, payload);
   if (!sent.ok()) return Outcome::kGone;
   if (*sent == SendResult::kFull) return Outcome::kBlocked;
-  if (is_new) ++sequence;
+  if (is_new && (numbered.flags & kFlagLast) != 0) {
+    forgotten_max_ = std::max(forgotten_max_, numbered.sequence);
+    if (known != sequences_.end()) sequences_.erase(known);
+  } else if (is_new) {
+    sequences_[pair] = numbered.sequence;
+  }
   if (path_.ring != nullptr && !IsToPort(header.kind) && header.reply_word != kServiceWord) {
     shared_.doorbell->NoteCaller(path_.local_bit, header.reply_word);
   }
@@ -196,6 +210,37 @@ void Peer::SetPaused(uint64_t actor, bool paused) {
   paused_.erase(actor);
   WakeWaiters();
   CountBlocked();
+}
+
+void Peer::EndNumbers(absl::FunctionRef<bool(const Pair&)> is_over) {
+  MutexLock lock(mu_);
+  if (state_ != State::kOpen) return;
+  // An answer to no one, for the sake of its number.
+  FrameHeader last;
+  last.kind = FrameKind::kReply;
+  last.flags = kFlagReply | kFlagLast;
+  last.session = shared_.session;
+  for (const auto& [pair, sequence] : sequences_) {
+    if (!is_over(pair)) continue;
+    last.sender = {shared_.self, pair.first};
+    last.receiver = {address, pair.second};
+    Append(last, {});
+  }
+  while (!FlushQueue() && !AskForRoom(kServiceWord)) continue;
+  CountBlocked();
+}
+
+void Peer::EndNumbersFrom(uint64_t actor) {
+  EndNumbers([actor](const Pair& pair) { return pair.first == actor; });
+}
+
+void Peer::EndNumbersTo(uint64_t actor) {
+  EndNumbers([actor](const Pair& pair) { return pair.second == actor; });
+}
+
+size_t Peer::pairs() const {
+  MutexLock lock(mu_);
+  return sequences_.size();
 }
 
 void Peer::SetRelayPaused(bool paused) {

@@ -12,10 +12,12 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "base/failure_event.h"
 #include "base/ids.h"
 #include "base/mutex.h"
+#include "client/cpp/runtime/actor_table.h"
 #include "client/cpp/runtime/daemon_link.h"
 #include "client/cpp/runtime/inbox.h"
 #include "message/death_board.h"
@@ -42,6 +44,9 @@ class Peer {
     Waker* waker = nullptr;
     std::atomic<uint64_t>* frames_sent = nullptr;
     std::atomic<size_t>* blocked = nullptr;  // peers with something queued or somebody waiting
+    const ActorTable* actors = nullptr;      // of this process
+    SessionId session;
+    ProcAddress self;
   };
   // How the daemon introduced us.
   struct Introduction {
@@ -73,6 +78,10 @@ class Peer {
   // How it ended, if its launcher says that it has.
   std::optional<FailureEvent> EndOnBoard() const;
   void SetPaused(uint64_t actor, bool paused);
+  // An actor, of this process or of the peer, is gone: its pairs' numbers end.
+  void EndNumbersFrom(uint64_t actor);
+  void EndNumbersTo(uint64_t actor);
+  size_t pairs() const;
   // The daemon, which relays to it, has much waiting for it: calls and port messages are held back until it
   // has not.
   void SetRelayPaused(bool paused);
@@ -90,6 +99,8 @@ class Peer {
 
   Outcome Push(const FrameHeader& header, absl::Span<const uint8_t> payload)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  using Pair = std::pair<uint64_t, uint64_t>;  // sender, receiver
+  void EndNumbers(absl::FunctionRef<bool(const Pair&)> is_over);
   // False: there is something left.
   bool FlushQueue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint32_t WordFor(const FrameHeader& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -113,7 +124,9 @@ class Peer {
   absl::flat_hash_set<uint64_t> paused_ ABSL_GUARDED_BY(mu_);
   // By how many daemons' queues on the way: each resumes what it has paused.
   int relay_pauses_ ABSL_GUARDED_BY(mu_) = 0;
-  absl::flat_hash_map<std::pair<uint64_t, uint64_t>, uint64_t> sequences_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<Pair, uint64_t> sequences_ ABSL_GUARDED_BY(mu_);  // the last of each pair
+  // No number of a pair that was forgotten is above it: one that begins anew goes on from here.
+  uint64_t forgotten_max_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_map<uint64_t, uint32_t> word_hints_ ABSL_GUARDED_BY(mu_);
 };
 

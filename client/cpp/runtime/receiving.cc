@@ -89,6 +89,8 @@ absl::Status RuntimeImpl::Accept(const std::shared_ptr<Peer>& peer, Frame frame)
 void RuntimeImpl::ReceiveFrame(const std::shared_ptr<Peer>& peer, Frame frame) {
   frames_received_.fetch_add(1, std::memory_order_relaxed);
   const FrameHeader header = frame.header;
+  const bool begins = (header.flags & (kFlagFirst | kFlagLast)) == kFlagFirst;
+  if (begins && !actors_.IsLive(header.receiver.actor)) TellEnded(header.receiver.actor, header.sender.proc);
   auto message = ToMessage(peer, std::move(frame));
   if (!message.ok()) {
     LogWarning("runtime", "frame refused")
@@ -198,6 +200,12 @@ void RuntimeImpl::TellResume(uint64_t actor, const std::vector<ProcAddress>& pro
   }
 }
 
+void RuntimeImpl::TellEnded(uint64_t actor, const ProcAddress& proc) {
+  FrameHeader header = HeaderTo(FrameKind::kActorEnded, kAgentActor, {proc, kAgentActor});
+  header.call_id = actor;
+  static_cast<void>(SendQuietly(header, {}));
+}
+
 void RuntimeImpl::DeliverToProc(const std::shared_ptr<Peer>& peer, Message message) {
   switch (message.header.kind) {
     case FrameKind::kCreate:
@@ -212,6 +220,9 @@ void RuntimeImpl::DeliverToProc(const std::shared_ptr<Peer>& peer, Message messa
       return;
     case FrameKind::kRelease:
       if (peer != nullptr) ReleaseBlocks(peer.get(), message);
+      return;
+    case FrameKind::kActorEnded:
+      if (peer != nullptr) peer->EndNumbersTo(message.header.call_id);
       return;
     default:
       FailureEvent event;

@@ -177,6 +177,8 @@ class Runtime {
   struct Stats {
     uint64_t frames_sent = 0, frames_received = 0, ring_links = 0, relay_links = 0;
     uint64_t futex_wakes = 0, futex_waits = 0, bell_writes = 0, segment_bytes = 0;
+    // Pairs of actors with numbers: to actors of other processes, and from them.
+    uint64_t pairs_to = 0, pairs_from = 0;
   };
   virtual Stats stats() const = 0;
 };

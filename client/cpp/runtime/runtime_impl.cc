@@ -74,7 +74,8 @@ RuntimeImpl::RuntimeImpl(Connection connection, std::unique_ptr<ServiceThread> s
       })),
       daemon_(std::move(connection.daemon), static_cast<size_t>(limits.control_queue_bytes_max),
               [this] { WantWrite(); }),
-      peers_({&daemon_, doorbell_.get(), words_.get(), &frames_sent_, &blocked_peers_}),
+      peers_({&daemon_, doorbell_.get(), words_.get(), &frames_sent_, &blocked_peers_, &actors_, session_,
+              self_}),
       actors_(words_,
               {static_cast<uint64_t>(limits.mailbox_bytes_max),
                static_cast<uint64_t>(limits.mailbox_messages_max),
@@ -294,6 +295,9 @@ Runtime::Stats RuntimeImpl::stats() const {
   stats.futex_waits = doorbell_counts().futex_waits;
   stats.bell_writes = doorbell_counts().bell_writes;
   stats.segment_bytes = segment_->stats().bytes;
+  for (const std::shared_ptr<Peer>& peer : peers_.All()) stats.pairs_to += peer->pairs();
+  MutexLock lock(drain_mu_);
+  stats.pairs_from = sequencer_.pairs();
   return stats;
 }
 

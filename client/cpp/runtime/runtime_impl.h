@@ -28,7 +28,7 @@
 
 namespace monarch {
 
-// Lock order: drain_mu_, then a Peer's or table's, then an Inbox's. None is held while user code runs.
+// Lock order: drain_mu_, then a Peer's, then a table's, then an Inbox's. None is held while user code runs.
 // Threading: as Runtime. The methods under "service thread" run there only.
 class RuntimeImpl : public Runtime {
  public:
@@ -123,6 +123,7 @@ class RuntimeImpl : public Runtime {
   void AnswerEmpty(const FrameHeader& request);
   void TellPause(const Inbox& inbox, const FrameHeader& cause);
   void TellResume(uint64_t actor, const std::vector<ProcAddress>& procs);
+  void TellEnded(uint64_t actor, const ProcAddress& proc);
 
   // service thread (service_messages.cc)
   void StartService();
@@ -169,12 +170,10 @@ class RuntimeImpl : public Runtime {
   PacketSocket launcher_;         // service thread
   ClientProcess private_daemon_;  // reaped at the end
 
-  std::atomic<uint64_t> frames_sent_{0}, frames_received_{0};
-  std::atomic<uint64_t> ring_links_{0}, relay_links_{0};
+  std::atomic<uint64_t> frames_sent_{0}, frames_received_{0}, ring_links_{0}, relay_links_{0};
   std::atomic<size_t> blocked_peers_{0};
   std::atomic<uint64_t> next_actor_;
   std::atomic<bool> write_wanted_{false}, daemon_ended_{false}, goodbye_said_{false};
-
   std::unique_ptr<ServiceThread> service_;  // constant until the end
   const std::shared_ptr<EventLoop> loop_;
   const std::shared_ptr<WaitWords> words_;
@@ -185,8 +184,7 @@ class RuntimeImpl : public Runtime {
   CallTable calls_;
   DeadProcs dead_;
   DeadlockWatch deadlocks_;
-
-  Mutex drain_mu_;
+  mutable Mutex drain_mu_;
   Sequencer sequencer_ ABSL_GUARDED_BY(drain_mu_);
   std::array<std::shared_ptr<Peer>, kRingBits> ring_peers_ ABSL_GUARDED_BY(drain_mu_);
 

@@ -185,6 +185,54 @@ TEST_CASE("two that call each other first at the same time") {
   CHECK(a.stats().ring_links + a.stats().relay_links == 1);
 }
 
+TEST_CASE("numbers of pairs are kept as long as both actors are there") {
+  for (const bool relay : {false, true}) {
+    Cluster cluster(relay);
+    Runtime& a = cluster.Add();
+    Runtime& b = cluster.Add();
+    const auto answer = [](Runtime& runtime) {
+      return [&runtime](const Message& m) {
+        CHECK(runtime.Reply(m, FrameKind::kReply, OnePart(TextOf(m))).ok());
+      };
+    };
+    const auto call_from = [&](uint64_t caller, const ActorAddress& to) {
+      const CallTarget target{to, 0};
+      const std::shared_ptr<Inbox> call = a.OpenCall(caller, 1);
+      CHECK(a.Send(caller, FrameKind::kCall, {&target, 1}, OnePart("x"), call.get()).ok());
+      return Next(a, *call);
+    };
+    const auto pairs = [&] {
+      return a.stats().pairs_to + a.stats().pairs_from + b.stats().pairs_to + b.stats().pairs_from;
+    };
+    REQUIRE(CallOne(a, TestActor(b, 1000, answer(b)).address(), "x").ok());
+    // Of the root and the agents, who stay.
+    REQUIRE(Eventually([&] { return pairs() <= 8; }));
+    std::vector<ActorAddress> gone;
+    for (uint64_t i = 1; i <= 50; ++i) {
+      const TestActor callee(b, i * 10, answer(b));
+      const TestActor caller(a, i * 10 + 1, answer(a));
+      gone.push_back(callee.address());
+      REQUIRE(CallOne(a, callee.address(), "x").ok());
+      const auto answered = call_from(i * 10 + 1, callee.address());
+      REQUIRE(answered.ok());
+      CHECK(TextOf(*answered) == "x");
+    }
+    CHECK(Eventually([&] { return pairs() <= 8; }));
+    // Calls that come too late are answered, and leave nothing either.
+    for (int round = 0; round < 2; ++round) {
+      for (const ActorAddress& actor : gone) {
+        const auto late = CallOne(a, actor, "x");
+        REQUIRE(late.ok());
+        CHECK(late->header.kind == FrameKind::kFailure);
+      }
+    }
+    CHECK(Eventually([&] { return pairs() <= 8; }));
+    // The root goes on with whoever is there.
+    const TestActor last(b, 2000, answer(b));
+    for (int i = 0; i < 3; ++i) CHECK(TextOf(*CallOne(a, last.address(), "y")) == "y");
+  }
+}
+
 TEST_CASE("a port takes messages until it is closed") {
   Cluster cluster(GENERATE(false, true));
   Runtime& a = cluster.Add();

@@ -295,9 +295,10 @@ void RuntimeImpl::OnUndelivered(const Value& body) {
     static_cast<void>(segment_->Release(header->segment_offset, peer->key));
     WakeForSegment();
   }
-  // The receiver holds back what follows; an answer to no one takes the lost frame's place.
+  // The receiver holds back what follows.
   FrameHeader filler = HeaderTo(FrameKind::kReply, header->sender.actor, header->receiver);
   filler.flags = kFlagReply;
+  filler.flags |= header->flags & (kFlagFirst | kFlagLast);
   filler.sequence = header->sequence;
   static_cast<void>(peer->Enqueue(filler, {}));
   if (header->port_id == 0) {

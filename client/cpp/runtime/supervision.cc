@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -261,6 +262,14 @@ void RuntimeImpl::EndActor(uint64_t actor, FailureEvent event) {
   if (!event.is_stop()) down["event"] = ToValue(event);
   static_cast<void>(daemon_.Send({ControlType::kActorDown, 0, std::move(down)}));
   if (!event.is_stop()) TellOwner(info, event);
+  // Its pairs' numbers end: those from it, and, by who sent them, those to it.
+  for (const std::shared_ptr<Peer>& peer : peers_.All()) peer->EndNumbersFrom(actor);
+  std::set<ProcAddress> senders;
+  {
+    MutexLock lock(drain_mu_);
+    senders = sequencer_.SendersTo({self_, actor});
+  }
+  for (const ProcAddress& proc : senders) TellEnded(actor, proc);
   // A sender that read the actor's word before it was taken back woke this thread, which will not look again.
   Drain(words_->ThreadWord());
 }

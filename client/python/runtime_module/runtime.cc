@@ -191,6 +191,8 @@ nb::object StatsOf(const PyRuntime& self) {
   out["futex_waits"] = nb::int_(stats.futex_waits);
   out["bell_writes"] = nb::int_(stats.bell_writes);
   out["segment_bytes"] = nb::int_(stats.segment_bytes);
+  out["pairs_to"] = nb::int_(stats.pairs_to);
+  out["pairs_from"] = nb::int_(stats.pairs_from);
   return out;
 }
 

@@ -95,9 +95,7 @@ def _send_create(client: Process, info: list[Any], spawn: list[Any]) -> None:
     )
 
 
-def get_or_spawn_controller(
-    name: str, Class: Callable[P, T], *args: P.args, **kwargs: P.kwargs
-) -> Future[T]:
+def get_or_spawn_controller(name: str, Class: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
     """The actor of that name in the client's process; the first call for a name creates it."""
     owner = process()
     if owner.is_client:
