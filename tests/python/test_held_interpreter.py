@@ -163,7 +163,10 @@ print(pending.exception())
     assert done.status == 0
     assert all(wait_gone(int(pid), 0) for pid in pids.split())
     assert pending.endswith("has status: stopped: stopped by client")
-    assert "the process leaves after 1 s without its actor: <root>.<__main__.Holder holders{'gpus': 1/2}>" in done.err
+    assert (
+        "the process leaves after 1 s without its actor: <root>.<__main__.Holder holders{'gpus': 1/2}>"
+        in done.err
+    )
     assert done.err.rstrip().endswith("runs hang()")
     assert done.seconds < 10
 

@@ -48,7 +48,9 @@ def no_warnings() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_warnings")
-def test_everything_that_can_be_awaited_is_awaited_without_a_warning(counters: Any, new_loop: NewLoop) -> None:
+def test_everything_that_can_be_awaited_is_awaited_without_a_warning(
+    counters: Any, new_loop: NewLoop
+) -> None:
     one = counters.slice(gpus=0)
 
     async def main() -> None:

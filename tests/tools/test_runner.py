@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import subprocess
 import sys
 
 import pytest
@@ -34,6 +35,16 @@ def test_counts_each_python_test(tmp_path):
     tally = run_file(tmp_path, "def test_a(): pass\ndef test_b(): assert False\ndef test_c(): pass\n")
     assert tally.closing_line() == "2 passed, 1 failed"
     assert tally.failures == ["test_x.py::test_b"]
+
+
+def test_tests_can_be_interrupted_also_in_a_background_job(tmp_path):
+    text = (
+        "import signal\ndef test_a(): assert signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"
+    )
+    file = write(tmp_path / "test_x.py", text)
+    ignoring = ["/bin/sh", "-c", 'trap \'\' INT; exec "$0" "$@"']
+    ran = subprocess.run([*ignoring, ROOT / "tools/test", "--pytest", file], check=False, capture_output=True)
+    assert ran.stdout.endswith(b"\n1 passed, 0 failed\n")
 
 
 def test_leaves_out_disabled_tests(tmp_path):

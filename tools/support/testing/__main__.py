@@ -3,6 +3,7 @@
 import argparse
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -82,6 +83,8 @@ def run_outside(paths: list[pathlib.Path], options: Options) -> tuple[Tally, boo
 
 def main() -> int:
     args = parse()
+    # A shell's background job has it ignored, and so would all programs that the tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     disabled = Disabled.read(args.disabled_tests or ROOT / "tests/disabled_tests.txt")
     options = Options(disabled, args.full)
     told = False
