@@ -85,6 +85,7 @@ bool IsKnownKind(uint8_t kind) {
     case FrameKind::kPause:
     case FrameKind::kResume:
     case FrameKind::kRelease:
+    case FrameKind::kCancel:
     case FrameKind::kProbe:
     case FrameKind::kActorEnded:
       return true;

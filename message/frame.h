@@ -19,6 +19,7 @@ enum class FrameKind : uint8_t {
   kCall = 3,          // run an endpoint; answers go to (sender, port_id) if port_id != 0
   kStopActor = 8,     // end the actor; answered when it is gone
   kActorFailed = 10,  // to an owner: a FailureEvent about something it spawned
+  kCancel = 14,       // the sender's process no longer waits for the answer to its call `call_id`
   // To a port of an actor:
   kReply = 4,        // a value (also kCreate's and kStopActor's empty answer)
   kException = 5,    // what an endpoint raised
@@ -62,7 +63,7 @@ struct FrameHeader {
   uint64_t port_id = 0;     // kCall, kCreate, kStopActor: where answers go; else the addressed port
   uint32_t reply_word = 0;  // wait word of the sender's proc that an answer rings; answers: the word to ring
   uint32_t rank = 0;        // calls: rank of the receiver in the mesh called; answers: that rank again
-  int64_t deadline_ns = 0;  // CLOCK_MONOTONIC of the host it is on, restated at each host; 0: none
+  int64_t deadline_ns = 0;  // calls within a host: CLOCK_MONOTONIC until which the answer is awaited; 0: none
   uint64_t chain_id = 0;    // of the outermost call that led to this one
   uint64_t trace_id = 0;
   uint64_t payload_length = 0;

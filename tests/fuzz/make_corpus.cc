@@ -107,6 +107,7 @@ std::string Record(const std::string& text) {
 void WriteCodecs(Corpus* corpus) {
   corpus->Write("frame_header", "call", HeaderBytes(FrameKind::kCall, kFlagUrgent));
   corpus->Write("frame_header", "segment", HeaderBytes(FrameKind::kCall, kFlagInSegment | kFlagShared));
+  corpus->Write("frame_header", "cancel", HeaderBytes(FrameKind::kCancel, kFlagUrgent));
   corpus->Write("frame_header", "reply", HeaderBytes(FrameKind::kReply, kFlagReply));
 
   corpus->Write("payload", "meta", PayloadBytes("meta", {}));

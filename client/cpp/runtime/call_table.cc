@@ -22,14 +22,20 @@ std::shared_ptr<Inbox> CallTable::Add(uint64_t owner, bool is_call) {
   return inbox;
 }
 
-std::shared_ptr<Inbox> CallTable::OpenCall(uint64_t owner, size_t answers, uint32_t word) {
+std::shared_ptr<Inbox> CallTable::OpenCall(uint64_t owner, size_t answers, uint32_t word,
+                                           int64_t deadline_ns) {
   std::shared_ptr<Inbox> inbox;
   {
     MutexLock lock(mu_);
     inbox = Add(owner, true);
+    Entry& entry = entries_[inbox->id()];
+    entry.answers = static_cast<uint32_t>(answers);
+    entry.deadline_ns = deadline_ns;
+    if (deadline_ns != 0) deadlines_.insert({deadline_ns, inbox->id()});
   }
   MutexLock lock(inbox->mu_);
   inbox->expected_ = answers;
+  inbox->deadline_ns_ = deadline_ns;
   inbox->word_ = word;
   inbox->rung_word_ = word;
   return inbox;
@@ -56,22 +62,62 @@ std::shared_ptr<Inbox> CallTable::Closed() {
   return inbox;
 }
 
-void CallTable::Close(Inbox& inbox) {
-  Entry entry;
+CallTable::GivenUp CallTable::Erase(uint64_t id) {
+  const auto it = entries_.find(id);
+  if (it == entries_.end()) return {};
+  Entry& entry = it->second;
+  if (entry.deadline_ns != 0) deadlines_.erase({entry.deadline_ns, id});
+  GivenUp call = {std::move(entry.inbox), entry.owner, std::move(entry.expected), entry.sent, entry.answers};
+  entries_.erase(it);
+  return call;
+}
+
+CallTable::GivenUp CallTable::GiveUp(uint64_t id) {
+  const auto it = entries_.find(id);
+  if (it != entries_.end() && it->second.is_call) it->second.inbox->given_up_ = true;
+  return Erase(id);
+}
+
+CallTable::GivenUp CallTable::Close(Inbox& inbox) {
+  GivenUp call;
   {
     MutexLock lock(mu_);
-    auto node = entries_.extract(inbox.id());
-    if (!node.empty()) entry = std::move(node.mapped());
+    call = GiveUp(inbox.id());
   }
   // What was queued is destroyed here, without locks: it may give blocks back.
   inbox.Close();
+  return call;
 }
 
-void CallTable::Expect(const Inbox& call, absl::Span<const CallTarget> targets) {
+std::vector<CallTable::GivenUp> CallTable::TakeLate(int64_t now_ns) {
+  std::vector<GivenUp> late;
+  MutexLock lock(mu_);
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now_ns) {
+    late.push_back(GiveUp(deadlines_.begin()->second));
+  }
+  return late;
+}
+
+void CallTable::TellLate(const GivenUp& call) {
+  std::vector<CallTarget> missing = call.unanswered;
+  for (uint32_t rank = call.unsent_begin; rank < call.unsent_end; ++rank) missing.push_back({{}, rank});
+  for (const CallTarget& target : missing) {
+    Push(call.inbox, AnswerMessage({call.inbox->id(), call.owner, target}, FrameKind::kCancel, {}));
+  }
+}
+
+int64_t CallTable::NextDeadline() const {
+  MutexLock lock(mu_);
+  return deadlines_.empty() ? 0 : deadlines_.begin()->first;
+}
+
+bool CallTable::Expect(const Inbox& call, absl::Span<const CallTarget> targets) {
   MutexLock lock(mu_);
   const auto it = entries_.find(call.id());
-  if (it == entries_.end()) return;
+  if (it == entries_.end()) return false;
   it->second.expected.insert(it->second.expected.end(), targets.begin(), targets.end());
+  it->second.sent += static_cast<uint32_t>(targets.size());
+  return true;
 }
 
 void CallTable::Unexpect(const Inbox& call, absl::Span<const CallTarget> targets) {
@@ -79,6 +125,7 @@ void CallTable::Unexpect(const Inbox& call, absl::Span<const CallTarget> targets
   const auto it = entries_.find(call.id());
   if (it == entries_.end()) return;
   for (const CallTarget& target : targets) TakeExpected(&it->second, target.rank, target.actor);
+  it->second.sent -= static_cast<uint32_t>(targets.size());
 }
 
 std::vector<CallTarget> CallTable::Owed(uint64_t call) const {
@@ -115,7 +162,7 @@ bool CallTable::Push(const std::shared_ptr<Inbox>& inbox, Message message) {
     if (inbox->unbounded_ || inbox->expected_ > 0) return pause;
   }
   MutexLock lock(mu_);
-  entries_.erase(id);
+  Erase(id);
   return pause;
 }
 

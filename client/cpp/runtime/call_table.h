@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -36,13 +38,27 @@ class CallTable {
   CallTable(const ProcAddress& self, std::weak_ptr<Waker> waker, const Bounds& bounds, Resume resume)
       : self_(self), waker_(std::move(waker)), bounds_(bounds), resume_(std::move(resume)) {}
 
-  std::shared_ptr<Inbox> OpenCall(uint64_t owner, size_t answers, uint32_t word);
+  // `deadline_ns`: CLOCK_MONOTONIC, for TakeLate; 0: none.
+  std::shared_ptr<Inbox> OpenCall(uint64_t owner, size_t answers, uint32_t word, int64_t deadline_ns);
   std::shared_ptr<Inbox> OpenPort(uint64_t owner, uint32_t word);
-  void Close(Inbox& inbox);
+  // A call that is given up: who was sent it and did not answer, and which ranks it was not sent to.
+  struct GivenUp {
+    std::shared_ptr<Inbox> inbox;  // null: it was over before
+    uint64_t owner = 0;
+    std::vector<CallTarget> unanswered;
+    uint32_t unsent_begin = 0, unsent_end = 0;
+  };
+  GivenUp Close(Inbox& inbox);
+  // The calls whose deadline is not after `now_ns`. Their answers are taken by nobody from now on.
+  std::vector<GivenUp> TakeLate(int64_t now_ns);
+  // Puts a kCancel in place of each answer that did not come.
+  void TellLate(const GivenUp& call);
+  int64_t NextDeadline() const;  // 0: no call has one
   // One that nothing comes to, and that nobody knows.
   static std::shared_ptr<Inbox> Closed();
-  // Before the frames leave: from now on these answer, or something is answered for them.
-  void Expect(const Inbox& call, absl::Span<const CallTarget> targets);
+  // Before the frames leave: from now on these answer, or something is answered for them. False: a call that
+  // was given up.
+  bool Expect(const Inbox& call, absl::Span<const CallTarget> targets);
   // They were not sent after all.
   void Unexpect(const Inbox& call, absl::Span<const CallTarget> targets);
   size_t size() const;
@@ -67,6 +83,8 @@ class CallTable {
     uint64_t owner = 0;
     bool is_call = false;
     std::vector<CallTarget> expected;
+    uint32_t answers = 0, sent = 0;  // calls: how many are asked for, and were asked of somebody
+    int64_t deadline_ns = 0;
   };
   struct Open {
     uint64_t call;
@@ -76,6 +94,8 @@ class CallTable {
   // Takes `rank` out of what the entry expects; `from` is preferred if several have that rank.
   static bool TakeExpected(Entry* entry, uint32_t rank, const ActorAddress& from);
   std::shared_ptr<Inbox> Add(uint64_t owner, bool is_call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  GivenUp GiveUp(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  GivenUp Erase(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Push(const std::shared_ptr<Inbox>& inbox, Message message);
   Message AnswerMessage(const Open& open, FrameKind kind, std::string_view meta) const;
   Message FailureMessage(const Open& open, const FailureEvent& event) const;
@@ -87,6 +107,7 @@ class CallTable {
   mutable Mutex mu_;
   uint64_t last_id_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_map<uint64_t, Entry> entries_ ABSL_GUARDED_BY(mu_);
+  std::set<std::pair<int64_t, uint64_t>> deadlines_ ABSL_GUARDED_BY(mu_);  // with the call's id
 };
 
 }  // namespace monarch

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/errno_status.h"
+#include "client/cpp/runtime/frame_rules.h"
 
 namespace monarch {
 namespace {
@@ -18,12 +19,17 @@ constexpr uint32_t kPauseAgain = 16;
 // Messages that are looked through for a call, under the lock that senders need too.
 constexpr size_t kLookedThroughMax = 16384;
 
+bool IsOf(const FrameHeader& header, const ProcAddress& caller, uint64_t call) {
+  return header.call_id == call && header.sender.proc == caller;
+}
+
 bool IsCall(const Message& message, const ProcAddress& caller, uint64_t call) {
-  return message.header.kind == FrameKind::kCall && message.header.call_id == call &&
-         message.header.sender.proc == caller;
+  return message.header.kind == FrameKind::kCall && IsOf(message.header, caller, call);
 }
 
 }  // namespace
+
+bool Message::IsLate() const { return header.kind == FrameKind::kCall && HasPassed(header.deadline_ns); }
 
 void Notifier::RaiseEventFd() {
   if (!eventfd_.valid()) return;
@@ -111,14 +117,24 @@ void Inbox::TellRoom(Room room) {
 
 std::optional<Message> Inbox::TryPop() {
   std::optional<Message> message;
+  std::vector<Message> late;  // Destroyed without the lock: they may give blocks back.
   Room room;
   {
     MutexLock lock(mu_);
-    if (queue_.empty()) return std::nullopt;
-    message = Take(queue_.begin(), &room);
+    while (!queue_.empty()) {
+      message = Take(queue_.begin(), &room);
+      if (!message->IsLate()) break;
+      late.push_back(*std::move(message));
+      message.reset();
+    }
   }
   TellRoom(std::move(room));
   return message;
+}
+
+std::list<Message>::iterator Inbox::Find(const ProcAddress& caller, uint64_t call) {
+  return std::find_if(queue_.begin(), queue_.end(),
+                      [&](const Message& queued) { return IsCall(queued, caller, call); });
 }
 
 std::optional<Message> Inbox::Remove(const ProcAddress& caller, uint64_t call) {
@@ -126,8 +142,7 @@ std::optional<Message> Inbox::Remove(const ProcAddress& caller, uint64_t call) {
   Room room;
   {
     MutexLock lock(mu_);
-    const auto at = std::find_if(queue_.begin(), queue_.end(),
-                                 [&](const Message& queued) { return IsCall(queued, caller, call); });
+    const auto at = Find(caller, call);
     if (at == queue_.end()) return std::nullopt;
     message = Take(at, &room);
   }
@@ -163,6 +178,40 @@ void Inbox::SetOthersAnswer() {
 bool Inbox::others_answer() const {
   MutexLock lock(mu_);
   return others_answer_;
+}
+
+void Inbox::Cancel(Message cancel) {
+  std::optional<Message> dropped;
+  Room room;
+  {
+    MutexLock lock(mu_);
+    const auto at = Find(cancel.header.sender.proc, cancel.header.call_id);
+    if (at != queue_.end()) {
+      dropped = Take(at, &room);
+    } else {
+      // Nothing holds these back: who sends ever more of them is not heard.
+      if (closed_ || over_) return;
+      bytes_ += cancel.header.payload_length + kMessageBytes;
+      queue_.push_front(std::move(cancel));
+      over_ = Over();
+    }
+  }
+  if (!dropped.has_value()) {
+    Tell();
+  } else {
+    TellRoom(std::move(room));
+  }
+}
+
+bool Inbox::IsCancelled(const Message& call) const {
+  // Not by its deadline: until its caller has given it up, an answer that comes is the result.
+  if (call.cancelled) return true;
+  MutexLock lock(mu_);
+  for (const Message& queued : queue_) {
+    if (queued.header.kind != FrameKind::kCancel) break;
+    if (IsOf(queued.header, call.header.sender.proc, call.header.call_id)) return true;
+  }
+  return false;
 }
 
 bool Inbox::empty() const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -37,6 +38,11 @@ struct Message {
   std::shared_ptr<PayloadBytes> payload;  // null: none
   // Meta and parts; spans into `payload`. Parsed at delivery: hostile payloads never get here.
   PayloadView view;
+  // Of a call: its deadline has passed. Who finds that before the call begins drops it.
+  bool IsLate() const;
+  // Of a call: its kCancel was taken from the mailbox. For who takes messages ahead of their turn; set and
+  // read on one thread.
+  bool cancelled = false;
 };
 
 // Wakes the thread that sleeps on a wait word of this process.
@@ -84,7 +90,11 @@ class Inbox {
   // Without it a million empty messages would count as nothing.
   static constexpr uint64_t kMessageBytes = 384;
 
+  // Calls whose deadline has passed are dropped. A kCancel is for a call that was taken before.
   std::optional<Message> TryPop();
+  // Whether nobody waits any more for the answer to this call, which was taken from here and is not answered.
+  // From any thread.
+  bool IsCancelled(const Message& call) const;
   // Takes a queued call out of its turn: that of the process `caller` with the number `call` there. Nothing
   // if it is not queued (any more). From any thread.
   std::optional<Message> Remove(const ProcAddress& caller, uint64_t call);
@@ -138,6 +148,8 @@ class Inbox {
   // Leaves `message` alone and remembers `word` if the inbox is over its bounds.
   bool PushIfRoom(Message& message, uint32_t word, bool* closed);
   bool IsPaused(const ProcAddress& proc) const;
+  // Drops the call that the kCancel is for; keeps `cancel` before all else if that is not queued.
+  void Cancel(Message cancel);
   // Nothing more comes. Returns what was queued.
   std::list<Message> Close();
   void Wakes(uint32_t word);
@@ -145,6 +157,8 @@ class Inbox {
   bool Finished() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Append(Message message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Message Take(std::list<Message>::iterator at, Room* room) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::list<Message>::iterator Find(const ProcAddress& caller, uint64_t call)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void TellRoom(Room room);
   void Tell();
 
@@ -152,15 +166,17 @@ class Inbox {
   const std::weak_ptr<Waker> waker_;
   const Bounds bounds_;
   const Resume resume_;
+  std::atomic<bool> given_up_{false};  // calls: no answer is waited for any more
 
   mutable Mutex mu_;
   std::list<Message> queue_ ABSL_GUARDED_BY(mu_);  // a deque allocates for nothing, at each call
   uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  uint32_t word_ ABSL_GUARDED_BY(mu_) = 0;       // rung on push
-  uint32_t rung_word_ ABSL_GUARDED_BY(mu_) = 0;  // which one other processes ring for it; 0: the bell
-  uint64_t owner_ ABSL_GUARDED_BY(mu_) = 0;      // ports: the actor they belong to
-  uint64_t expected_ ABSL_GUARDED_BY(mu_) = 0;   // calls: answers still to come
-  bool unbounded_ ABSL_GUARDED_BY(mu_) = false;  // a port or a mailbox: until closed
+  uint32_t word_ ABSL_GUARDED_BY(mu_) = 0;        // rung on push
+  uint32_t rung_word_ ABSL_GUARDED_BY(mu_) = 0;   // which one other processes ring for it; 0: the bell
+  uint64_t owner_ ABSL_GUARDED_BY(mu_) = 0;       // ports: the actor they belong to
+  uint64_t expected_ ABSL_GUARDED_BY(mu_) = 0;    // calls: answers still to come
+  int64_t deadline_ns_ ABSL_GUARDED_BY(mu_) = 0;  // calls: CLOCK_MONOTONIC; 0: none
+  bool unbounded_ ABSL_GUARDED_BY(mu_) = false;   // a port or a mailbox: until closed
   bool any_answer_ends_wait_ ABSL_GUARDED_BY(mu_) = false;
   bool others_answer_ ABSL_GUARDED_BY(mu_) = false;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;

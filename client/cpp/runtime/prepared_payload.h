@@ -9,6 +9,12 @@
 
 namespace monarch {
 
+// What ends a wait for room before send_wait_ms does.
+struct Patience {
+  bool ends_on_signal = false;
+  int64_t deadline_ns = 0;  // CLOCK_MONOTONIC; 0: none
+};
+
 // A payload on its way out: inline bytes, or a block of the segment with one holder for each remote target.
 // Threading: plain data.
 struct PreparedPayload {

@@ -155,6 +155,10 @@ void RuntimeImpl::Deliver(Message message) {
 void RuntimeImpl::DeliverToActor(Message message) {
   const FrameHeader header = message.header;
   const std::shared_ptr<Inbox> mailbox = actors_.Mailbox(header.receiver.actor);
+  if (header.kind == FrameKind::kCancel) {
+    if (mailbox != nullptr) mailbox->Cancel(std::move(message));
+    return;
+  }
   if (mailbox != nullptr) {
     const Inbox::Pushed pushed = mailbox->Push(std::move(message));
     if (pushed.pause) TellPause(*mailbox, header);

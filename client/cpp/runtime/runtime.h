@@ -145,9 +145,12 @@ class Runtime {
   virtual absl::Status Reply(const Message& request, FrameKind kind, const Outgoing& answer) = 0;
 
   // --- sending ---
-  // Room for `answers` answers to one or more sends by `caller`, an actor of this process.
-  virtual std::shared_ptr<Inbox> OpenCall(uint64_t caller, size_t answers) = 0;
-  // Sends to each target, in order; the payload is written once. Without `call` no answer is asked for. A
+  // Room for `answers` answers to one or more sends by `caller`, an actor of this process. After `timeout`
+  // the call is given up, as by CancelCall, and a kCancel takes the place of each answer that is missing.
+  virtual std::shared_ptr<Inbox> OpenCall(uint64_t caller, size_t answers,
+                                          absl::Duration timeout = absl::InfiniteDuration()) = 0;
+  // Sends to each target, in order; the payload is written once. Without `call` no answer is asked for; for a
+  // call that was given up nothing is sent. A
   // target that cannot be reached answers with kFailure at once: the status is about the whole
   // (ResourceExhausted: too large, or no room within send_wait_ms; Cancelled: a signal came
   // before anything was sent).
@@ -155,8 +158,11 @@ class Runtime {
                             const Outgoing& payload, Inbox* call) = 0;
   // Puts an answer in place of `rank`'s (a spawn that failed before anything was sent).
   virtual void FailCall(Inbox& call, uint32_t rank, const FailureEvent& event) = 0;
-  // Nobody wants the answers any more.
+  // Nobody wants the answers any more. The callees go on.
   virtual void CloseInbox(Inbox& inbox) = 0;
+  // The same, and those who have not answered hear of it: a call that is queued is dropped, the endpoint of
+  // one that runs can see it (Inbox::IsCancelled). Whoever waits for the call wakes.
+  virtual void CancelCall(Inbox& call) = 0;
 
   // A port of `owner`: gets kPortMessage and kException until closed. `port_id` of a call message works as
   // one too.

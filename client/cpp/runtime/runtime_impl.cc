@@ -326,9 +326,14 @@ void RuntimeImpl::BindActor(uint64_t actor) {
   // A sender that did not see the word yet rang the bell, or will.
 }
 
-std::shared_ptr<Inbox> RuntimeImpl::OpenCall(uint64_t caller, size_t answers) {
+std::shared_ptr<Inbox> RuntimeImpl::OpenCall(uint64_t caller, size_t answers, absl::Duration timeout) {
   if (fork_.in_child()) return CallTable::Closed();
-  return calls_.OpenCall(caller, answers, words_->ThreadWord());
+  const uint32_t word = words_->ThreadWord();
+  if (timeout == absl::InfiniteDuration()) return calls_.OpenCall(caller, answers, word, 0);
+  const int64_t deadline_ns = absl::ToInt64Nanoseconds(SystemClock().Now() + timeout);
+  auto call = calls_.OpenCall(caller, answers, word, deadline_ns);
+  if (calls_.NextDeadline() == deadline_ns) loop_->Post([this] { EndLateCalls(); });
+  return call;
 }
 
 std::shared_ptr<Inbox> RuntimeImpl::OpenPort(uint64_t owner) {
@@ -343,6 +348,12 @@ void RuntimeImpl::FailCall(Inbox& call, uint32_t rank, const FailureEvent& event
 void RuntimeImpl::CloseInbox(Inbox& inbox) {
   if (fork_.in_child()) return;
   calls_.Close(inbox);
+}
+
+void RuntimeImpl::CancelCall(Inbox& call) {
+  if (fork_.in_child()) return;
+  const CallTable::GivenUp given_up = calls_.Close(call);
+  SendCancels(call.id(), given_up.owner, given_up.unanswered);
 }
 
 }  // namespace monarch

@@ -63,11 +63,12 @@ class RuntimeImpl : public Runtime {
   void SetEndpointNamer(std::function<std::string()> namer) override { deadlocks_.SetEndpointNamer(namer); }
   absl::Status Reply(const Message& request, FrameKind kind, const Outgoing& answer) override;
 
-  std::shared_ptr<Inbox> OpenCall(uint64_t caller, size_t answers) override;
+  std::shared_ptr<Inbox> OpenCall(uint64_t caller, size_t answers, absl::Duration timeout) override;
   absl::Status Send(uint64_t sender, FrameKind kind, absl::Span<const CallTarget> targets,
                     const Outgoing& payload, Inbox* call) override;
   void FailCall(Inbox& call, uint32_t rank, const FailureEvent& event) override;
   void CloseInbox(Inbox& inbox) override;
+  void CancelCall(Inbox& call) override;
   std::shared_ptr<Inbox> OpenPort(uint64_t owner) override;
   absl::Status SendToPort(uint64_t sender, const ActorAddress& receiver, uint64_t port_id, uint32_t rank,
                           FrameKind kind, const Outgoing& payload) override;
@@ -79,8 +80,6 @@ class RuntimeImpl : public Runtime {
   Stats stats() const override;
 
  private:
-  enum class OnSignal { kReturn, kContinue };
-
   RuntimeImpl(Connection connection, std::unique_ptr<ServiceThread> service, const Limits& limits);
   FrameHeader HeaderTo(FrameKind kind, uint64_t sender, const ActorAddress& receiver) const;
   FrameHeader AnswerTo(const FrameHeader& request, FrameKind kind) const;
@@ -89,20 +88,21 @@ class RuntimeImpl : public Runtime {
   absl::Status Ask(ControlType type, absl::Span<const int> fds, absl::Duration timeout);
 
   // sending.cc
-  absl::StatusOr<PreparedPayload> Prepare(const Outgoing& payload, size_t remote_targets, OnSignal on_signal);
+  absl::StatusOr<PreparedPayload> Prepare(const Outgoing& payload, size_t remote_targets, Patience patience);
   // OK: sent. NotFound: the receiver is gone (`event` says why). Else no room in time; Cancelled by a signal.
   absl::Status SendOne(FrameHeader header, const PreparedPayload& prepared, const Outgoing& payload,
-                       OnSignal on_signal, FailureEvent* event);
-  absl::Status SendRemote(const FrameHeader& header, const PreparedPayload& prepared, OnSignal on_signal,
+                       Patience patience, FailureEvent* event);
+  absl::Status SendRemote(const FrameHeader& header, const PreparedPayload& prepared, Patience patience,
                           FailureEvent* event);
-  absl::Status SendLocal(FrameHeader header, const Outgoing& payload, OnSignal on_signal);
+  absl::Status SendLocal(FrameHeader header, const Outgoing& payload, Patience patience);
   absl::StatusOr<std::shared_ptr<Peer>> PeerFor(const ProcAddress& proc, FailureEvent* event);
-  absl::Status SleepForRoom(absl::FunctionRef<bool()> ready, OnSignal on_signal);
+  absl::Status SleepForRoom(absl::FunctionRef<bool()> ready, Patience patience);
   // Messages of the runtime itself: never wait; what the receiver's death takes is nobody's loss. False: no
   // room in the segment for so long a one.
   bool SendQuietly(FrameHeader header, std::string_view meta, absl::Span<const uint8_t> part = {});
   void SendEvent(const FrameHeader& header, const FailureEvent& event);
   void SendFailure(const FrameHeader& request, const FailureEvent& event);
+  void SendCancels(uint64_t call, uint64_t caller, absl::Span<const CallTarget> targets);
 
   // receiving.cc
   // On a thread that sleeps on `own_word`: brings what has arrived into the inboxes and wakes the others.
@@ -141,6 +141,7 @@ class RuntimeImpl : public Runtime {
   void WantWrite();
   void ReleaseSoon(bool at_once);
   void SendReleases();
+  void EndLateCalls();
   void StopProcess(const std::string& reason, absl::Duration grace);
   void AddTask(RuntimeTask task);
 
@@ -169,10 +170,8 @@ class RuntimeImpl : public Runtime {
   const std::shared_ptr<Segment> segment_;
   PacketSocket launcher_;         // service thread
   ClientProcess private_daemon_;  // reaped at the end
-
   std::atomic<uint64_t> frames_sent_{0}, frames_received_{0}, ring_links_{0}, relay_links_{0};
-  std::atomic<size_t> blocked_peers_{0};
-  std::atomic<uint64_t> next_actor_;
+  std::atomic<uint64_t> blocked_peers_{0}, next_actor_;
   std::atomic<bool> write_wanted_{false}, daemon_ended_{false}, goodbye_said_{false};
   std::unique_ptr<ServiceThread> service_;  // constant until the end
   const std::shared_ptr<EventLoop> loop_;
@@ -182,6 +181,7 @@ class RuntimeImpl : public Runtime {
   PeerTable peers_;
   ActorTable actors_;
   CallTable calls_;
+  EventLoop::TimerId late_calls_timer_ = 0;  // service thread
   DeadProcs dead_;
   DeadlockWatch deadlocks_;
   mutable Mutex drain_mu_;

@@ -15,6 +15,8 @@ absl::Span<const uint8_t> AsBytes(std::string_view text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
+constexpr Patience kUntilSignal = {.ends_on_signal = true};
+
 // Longest text of an event that is sent when there is no room for all of it.
 constexpr size_t kTrimmedTextMax = 256;
 
@@ -35,22 +37,23 @@ absl::Span<const uint8_t> PreparedPayload::inline_bytes() const {
   return block.has_value() ? absl::Span<const uint8_t>() : AsBytes(bytes);
 }
 
-absl::Status RuntimeImpl::SleepForRoom(absl::FunctionRef<bool()> ready, OnSignal on_signal) {
+absl::Status RuntimeImpl::SleepForRoom(absl::FunctionRef<bool()> ready, Patience patience) {
   // The usual case needs no clock.
   if (ready()) return absl::OkStatus();
   const uint32_t word = words_->ThreadWord();
   const SystemClock clock;
-  const absl::Duration deadline = clock.Now() + absl::Milliseconds(limits_.send_wait_ms);
+  absl::Duration deadline = clock.Now() + absl::Milliseconds(limits_.send_wait_ms);
+  if (patience.deadline_ns != 0) deadline = std::min(deadline, absl::Nanoseconds(patience.deadline_ns));
   absl::Status status;
   do {
     status = words_->SleepUntil(
         ready, [&] { Drain(word); }, false, deadline - clock.Now());
-  } while (absl::IsCancelled(status) && on_signal == OnSignal::kContinue);
+  } while (absl::IsCancelled(status) && !patience.ends_on_signal);
   return status;
 }
 
 absl::StatusOr<PreparedPayload> RuntimeImpl::Prepare(const Outgoing& payload, size_t remote_targets,
-                                                     OnSignal on_signal) {
+                                                     Patience patience) {
   PreparedPayload prepared;
   prepared.kind = payload.kind;
   if (payload.parts.size() > kPayloadPartsMax) {
@@ -87,7 +90,7 @@ absl::StatusOr<PreparedPayload> RuntimeImpl::Prepare(const Outgoing& payload, si
         refused = block.status();
         return block.ok();
       },
-      on_signal);
+      patience);
   {
     MutexLock lock(mu_);
     std::erase(segment_words_, word);
@@ -120,7 +123,7 @@ absl::StatusOr<std::shared_ptr<Peer>> RuntimeImpl::PeerFor(const ProcAddress& pr
 }
 
 absl::Status RuntimeImpl::SendRemote(const FrameHeader& header, const PreparedPayload& prepared,
-                                     OnSignal on_signal, FailureEvent* event) {
+                                     Patience patience, FailureEvent* event) {
   auto found = PeerFor(header.receiver.proc, event);
   if (!found.ok()) {
     if (prepared.block.has_value()) segment_->Forgo(*prepared.block);
@@ -136,7 +139,7 @@ absl::Status RuntimeImpl::SendRemote(const FrameHeader& header, const PreparedPa
         outcome = peer->Offer(header, prepared.inline_bytes(), word);
         return outcome != Peer::Outcome::kBlocked;
       },
-      on_signal);
+      patience);
   if (outcome == Peer::Outcome::kSent) return absl::OkStatus();
   peer->ForgetWaiter(word);
   // InvalidArgument: it died in the meantime, and everything that it held came back.
@@ -153,7 +156,7 @@ absl::Status RuntimeImpl::SendRemote(const FrameHeader& header, const PreparedPa
                    ", relay_pause_bytes=", limits_.relay_pause_bytes, ") is full"));
 }
 
-absl::Status RuntimeImpl::SendLocal(FrameHeader header, const Outgoing& payload, OnSignal on_signal) {
+absl::Status RuntimeImpl::SendLocal(FrameHeader header, const Outgoing& payload, Patience patience) {
   Message message;
   message.header = header;
   if (!payload.meta.empty() || !payload.parts.empty()) {
@@ -178,7 +181,7 @@ absl::Status RuntimeImpl::SendLocal(FrameHeader header, const Outgoing& payload,
   const uint32_t word = words_->ThreadWord();
   bool closed = false;
   const absl::Status slept =
-      SleepForRoom([&] { return bounded->PushIfRoom(message, word, &closed) || closed; }, on_signal);
+      SleepForRoom([&] { return bounded->PushIfRoom(message, word, &closed) || closed; }, patience);
   if (closed) Deliver(std::move(message));  // Answers in the actor's place.
   if (!absl::IsDeadlineExceeded(slept)) return slept;
   return absl::ResourceExhaustedError(
@@ -188,13 +191,13 @@ absl::Status RuntimeImpl::SendLocal(FrameHeader header, const Outgoing& payload,
 }
 
 absl::Status RuntimeImpl::SendOne(FrameHeader header, const PreparedPayload& prepared,
-                                  const Outgoing& payload, OnSignal on_signal, FailureEvent* event) {
+                                  const Outgoing& payload, Patience patience, FailureEvent* event) {
   header.payload_kind = prepared.kind;
-  if (header.receiver.proc == self_) return SendLocal(header, payload, on_signal);
+  if (header.receiver.proc == self_) return SendLocal(header, payload, patience);
   header.flags |= prepared.flags;
   header.payload_length = prepared.length;
   header.segment_offset = prepared.block.value_or(0);
-  return SendRemote(header, prepared, on_signal, event);
+  return SendRemote(header, prepared, patience, event);
 }
 
 absl::Status RuntimeImpl::Send(uint64_t sender, FrameKind kind, absl::Span<const CallTarget> targets,
@@ -206,14 +209,27 @@ absl::Status RuntimeImpl::Send(uint64_t sender, FrameKind kind, absl::Span<const
     return absl::ResourceExhaustedError(
         absl::StrCat("calls_pending_max=", limits_.calls_pending_max, " is reached"));
   }
-  MONARCH_ASSIGN_OR_RETURN(const PreparedPayload prepared, Prepare(payload, remote, OnSignal::kReturn));
   uint32_t reply_word = kServiceWord;
   uint64_t id = 0;
+  Patience patience = kUntilSignal;
   if (call != nullptr) {
-    calls_.Expect(*call, targets);
     MutexLock lock(call->mu_);
     reply_word = call->rung_word_;
     id = call->id();
+    patience.deadline_ns = call->deadline_ns_;
+  }
+  const absl::StatusOr<PreparedPayload> made = Prepare(payload, remote, patience);
+  // Too late: then its maker hears that.
+  if (!made.ok()) return HasPassed(patience.deadline_ns) ? absl::OkStatus() : made.status();
+  const PreparedPayload& prepared = *made;
+  const auto forgo_from = [&](size_t first) {
+    for (size_t i = first; prepared.block.has_value() && i < targets.size(); ++i) {
+      if (is_remote(targets[i])) segment_->Forgo(*prepared.block);
+    }
+  };
+  if (call != nullptr && !calls_.Expect(*call, targets) && call->given_up_) {
+    forgo_from(0);
+    return absl::OkStatus();
   }
   for (size_t i = 0; i < targets.size(); ++i) {
     FrameHeader header = HeaderTo(kind, sender, targets[i].actor);
@@ -221,23 +237,25 @@ absl::Status RuntimeImpl::Send(uint64_t sender, FrameKind kind, absl::Span<const
     header.port_id = id;
     header.reply_word = reply_word;
     header.rank = targets[i].rank;
+    if (targets[i].actor.proc.host == self_.host) header.deadline_ns = patience.deadline_ns;
     if (kind == FrameKind::kStopActor) header.flags |= kFlagUrgent;
     FailureEvent event;
     // After the first there is no taking back, so a signal has to wait until the rest is out.
-    const OnSignal on_signal = i == 0 ? OnSignal::kReturn : OnSignal::kContinue;
-    const absl::Status status = SendOne(header, prepared, payload, on_signal, &event);
+    patience.ends_on_signal = i == 0;
+    const absl::Status status = SendOne(header, prepared, payload, patience, &event);
     if (absl::IsNotFound(status)) {
       if (call != nullptr) calls_.Fail(id, targets[i].rank, EventFor(event, targets[i].actor), true);
       continue;
     }
     if (status.ok()) continue;
     // This one's share of the block went back with its failure; the others' will never be lent.
-    for (size_t j = i + 1; prepared.block.has_value() && j < targets.size(); ++j) {
-      if (is_remote(targets[j])) segment_->Forgo(*prepared.block);
-    }
+    forgo_from(i + 1);
+    if (HasPassed(patience.deadline_ns)) break;
     if (call != nullptr) calls_.Unexpect(*call, targets.subspan(i));
     return status;
   }
+  // Given up meanwhile: what was told to whoever had no frame yet came before it.
+  if (call != nullptr && call->given_up_) SendCancels(id, sender, targets);
   return absl::OkStatus();
 }
 
@@ -246,13 +264,13 @@ absl::Status RuntimeImpl::SendToPort(uint64_t sender, const ActorAddress& receiv
   MONARCH_RETURN_IF_ERROR(fork_.Check());
   if (port_id == 0) return absl::InvalidArgumentError("port 0: the message asked for no answer");
   MONARCH_ASSIGN_OR_RETURN(const PreparedPayload prepared,
-                           Prepare(payload, receiver.proc == self_ ? 0 : 1, OnSignal::kReturn));
+                           Prepare(payload, receiver.proc == self_ ? 0 : 1, kUntilSignal));
   FrameHeader header = HeaderTo(kind, sender, receiver);
   header.port_id = port_id;
   header.call_id = port_id;
   header.rank = rank;
   FailureEvent event;
-  const absl::Status status = SendOne(header, prepared, payload, OnSignal::kReturn, &event);
+  const absl::Status status = SendOne(header, prepared, payload, kUntilSignal, &event);
   if (absl::IsNotFound(status)) return absl::UnavailableError(EventFor(event, receiver).Summary());
   return status;
 }
@@ -263,10 +281,9 @@ absl::Status RuntimeImpl::Reply(const Message& request, FrameKind kind, const Ou
   const ActorAddress& receiver = request.header.sender;
   // An answer is owed: a signal only makes it late.
   MONARCH_ASSIGN_OR_RETURN(const PreparedPayload prepared,
-                           Prepare(answer, receiver.proc == self_ ? 0 : 1, OnSignal::kContinue));
+                           Prepare(answer, receiver.proc == self_ ? 0 : 1, Patience{}));
   FailureEvent event;
-  const absl::Status status =
-      SendOne(AnswerTo(request.header, kind), prepared, answer, OnSignal::kContinue, &event);
+  const absl::Status status = SendOne(AnswerTo(request.header, kind), prepared, answer, Patience{}, &event);
   // Nobody is left to hear it.
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
@@ -315,6 +332,16 @@ void RuntimeImpl::SendEvent(const FrameHeader& header, const FailureEvent& event
 
 void RuntimeImpl::SendFailure(const FrameHeader& request, const FailureEvent& event) {
   if (request.port_id != 0) SendEvent(AnswerTo(request, FrameKind::kFailure), event);
+}
+
+void RuntimeImpl::SendCancels(uint64_t call, uint64_t caller, absl::Span<const CallTarget> targets) {
+  for (const CallTarget& target : targets) {
+    if (target.actor.actor == kAgentActor) continue;  // What a process is asked for is not queued.
+    FrameHeader header = HeaderTo(FrameKind::kCancel, caller, target.actor);
+    header.flags = kFlagUrgent;
+    header.call_id = call;
+    static_cast<void>(SendQuietly(header, {}));
+  }
 }
 
 }  // namespace monarch

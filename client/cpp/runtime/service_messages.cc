@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "client/cpp/runtime/runtime_impl.h"
@@ -316,6 +317,19 @@ void RuntimeImpl::OnUndelivered(const Value& body) {
   event.kind = full ? FailureKind::kException : FailureKind::kUnreachable;
   event.reason = absl::StrCat("not delivered: ", TextOr(body["message"], "no reason given"));
   calls_.Fail(header->port_id, header->rank, EventFor(event, header->receiver), true);
+}
+
+void RuntimeImpl::EndLateCalls() {
+  const int64_t now_ns = absl::ToInt64Nanoseconds(SystemClock().Now());
+  for (const CallTable::GivenUp& call : calls_.TakeLate(now_ns)) {
+    // First, so that they know before the caller's next message.
+    SendCancels(call.inbox->id(), call.owner, call.unanswered);
+    calls_.TellLate(call);
+  }
+  loop_->Cancel(late_calls_timer_);
+  const int64_t next_ns = calls_.NextDeadline();
+  if (next_ns == 0) return;
+  late_calls_timer_ = loop_->RunAfter(absl::Nanoseconds(next_ns) - loop_->Now(), [this] { EndLateCalls(); });
 }
 
 void RuntimeImpl::OnDaemonEnded(const std::string& reason) {

@@ -19,6 +19,7 @@ FAILURE: int
 PORT_MESSAGE: int
 STOP_ACTOR: int
 ACTOR_FAILED: int
+CANCEL: int
 NONE: int
 VALUE: int
 PICKLE: int
@@ -44,6 +45,8 @@ class Message:
     call_id: int
     port_id: int
     rank: int
+    is_late: bool  # of a call: its deadline has passed; it is not begun any more
+    cancelled: bool  # of a call: a CANCEL for it was taken from the mailbox
     @property
     def meta(self) -> object: ...  # decoded value (None if empty)
     @property
@@ -62,6 +65,8 @@ class Notifier:
 class Inbox:
     id: int
     def try_pop(self) -> Message | None: ...
+    # Whether nobody waits any more for the answer to this call, which was taken from here and is not answered.
+    def is_cancelled(self, call: Message) -> bool: ...
     def finished(self) -> bool: ...
     def __len__(self) -> int: ...
     # A call's: whoever waits wants the next answer, not all of them.
@@ -115,7 +120,8 @@ class Runtime:
     def reply(
         self, request: Message, kind: int, payload_kind: int, meta: bytes, parts: Sequence[object]
     ) -> None: ...
-    def open_call(self, caller: int, answers: int) -> Inbox: ...
+    # After `timeout` seconds the call is given up, and a CANCEL takes the place of each answer that is missing.
+    def open_call(self, caller: int, answers: int, timeout: float | None = None) -> Inbox: ...
     # open_call for an answer from each target, and send of a pickled CALL
     def call(self, caller: int, targets: Targets, meta: bytes, parts: Sequence[object]) -> Inbox: ...
     def send(
@@ -129,7 +135,8 @@ class Runtime:
         call: Inbox | None,
     ) -> None: ...
     def fail_call(self, call: Inbox, rank: int, event: dict[str, Any]) -> None: ...
-    def close_inbox(self, inbox: Inbox) -> None: ...
+    # Those who have not answered hear that nobody waits; whoever waits for the answers wakes.
+    def cancel_call(self, call: Inbox) -> None: ...
     def open_port(self, owner: int) -> Inbox: ...
     def send_to_port(
         self,

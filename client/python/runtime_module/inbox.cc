@@ -42,6 +42,8 @@ void DefineInbox(nb::module_& module) {
   nb::class_<PyInbox>(module, "Inbox", nb::is_final(), "Messages for one receiver.")
       .def_prop_ro("id", [](const PyInbox& self) { return self.inbox().id(); })
       .def("try_pop", TryPop)
+      .def("is_cancelled",
+           [](const PyInbox& self, const Message& call) { return self.inbox().IsCancelled(call); })
       .def("finished", [](const PyInbox& self) { return self.inbox().finished(); })
       .def("__len__", [](const PyInbox& self) { return self.inbox().size(); })
       .def("set_any_answer_ends_wait", [](const PyInbox& self) { self.inbox().SetAnyAnswerEndsWait(); })

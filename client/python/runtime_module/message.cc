@@ -37,6 +37,8 @@ void DefineMessage(nb::module_& module) {
       .def_prop_ro("call_id", [](const Message& m) { return m.header.call_id; })
       .def_prop_ro("port_id", [](const Message& m) { return m.header.port_id; })
       .def_prop_ro("rank", [](const Message& m) { return m.header.rank; })
+      .def_prop_ro("is_late", &Message::IsLate)
+      .def_rw("cancelled", &Message::cancelled)
       .def_prop_ro("meta", MetaOf)
       .def_prop_ro("meta_bytes",
                    [](const Message& m) {

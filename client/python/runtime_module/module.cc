@@ -21,6 +21,7 @@ void DefineConstants(nb::module_& module) {
   set("PORT_MESSAGE", FrameKind::kPortMessage);
   set("STOP_ACTOR", FrameKind::kStopActor);
   set("ACTOR_FAILED", FrameKind::kActorFailed);
+  set("CANCEL", FrameKind::kCancel);
   set("NONE", PayloadKind::kNone);
   set("VALUE", PayloadKind::kValue);
   set("PICKLE", PayloadKind::kPickle);

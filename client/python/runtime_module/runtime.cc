@@ -313,16 +313,18 @@ void DefineActors(nb::class_<PyRuntime>& runtime) {
 void DefineSending(nb::class_<PyRuntime>& runtime) {
   runtime.def("reply", Reply)
       .def("call", Call)
-      .def("open_call",
-           [](const PyRuntime& self, uint64_t caller, size_t answers) {
-             return PyInbox(self.runtime, self.runtime->OpenCall(caller, answers), true);
-           })
+      .def(
+          "open_call",
+          [](const PyRuntime& self, uint64_t caller, size_t answers, nb::handle timeout) {
+            return PyInbox(self.runtime, self.runtime->OpenCall(caller, answers, ToTimeout(timeout)), true);
+          },
+          nb::arg("caller"), nb::arg("answers"), nb::arg("timeout") = nb::none())
       .def("send", Send, nb::arg("sender"), nb::arg("kind"), nb::arg("targets"), nb::arg("payload_kind"),
            nb::arg("meta"), nb::arg("parts"), nb::arg("call").none())
       .def("fail_call", [](const PyRuntime& self, const PyInbox& call, uint32_t rank,
                            nb::handle event) { self.runtime->FailCall(call.inbox(), rank, ToEvent(event)); })
-      .def("close_inbox",
-           [](const PyRuntime& self, const PyInbox& inbox) { self.runtime->CloseInbox(inbox.inbox()); })
+      .def("cancel_call",
+           [](const PyRuntime& self, const PyInbox& call) { self.runtime->CancelCall(call.inbox()); })
       .def("open_port",
            [](const PyRuntime& self, uint64_t owner) {
              return PyInbox(self.runtime, self.runtime->OpenPort(owner), true);

@@ -74,6 +74,15 @@ assert_type([future.get() for future in plain.add.stream(1)], list[int])
 assert_type([value for _, value in plain.add.call(1).get()], list[int])
 assert_type(plain.add.call(1).get().item(gpus=0), int)
 
+# With a time limit.
+assert_type(plain.add.call(1, timeout=2.0), Future[ValueMesh[int]])
+assert_type(plain.add.call_one(1, timeout=2), Future[int])
+assert_type(plain.add.choose(1, timeout=None), Future[int])
+assert_type(plain.add.stream(1, timeout=2.0), Iterator[Future[int]])
+assert_type(plain.add.with_timeout(2.0).call_one(1, twice=True), Future[int])
+plain.add.call_one(1, timeout="soon")  # wrong
+plain.add.with_timeout(2.0).call_one("a")  # wrong
+
 # A decorator with arguments is as one without.
 assert_type(plain.with_brackets.call_one("a"), Future[list[str]])
 assert_type(plain.with_options.call_one(text="a"), Future[list[str]])

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from monarch import _runtime
 from monarch._actor import owned, pickling
 from monarch._actor.actor import is_async_class, overrides
+from monarch._actor.cancel import is_wanted
 from monarch._actor.construction import Construction
 from monarch._actor.context import Context, Instance, current
-from monarch._actor.endpoint import INVOKE, INVOKE_EXPLICIT, EndpointProperty
+from monarch._actor.endpoint import INVOKE, INVOKE_EXPLICIT, EndpointProperty, invoke
 from monarch._actor.exception_text import exception_event, format_exception, one_line, text_of
 from monarch._actor.failure import (
     FailureEvent,
@@ -77,6 +78,7 @@ class ActorRunner:
         self.stop_reason: str | None = None
         self.debugger: RemotePdb | None = None  # since the first breakpoint() in the present endpoint
         self.in_flight: dict[int, Message] = {}  # by identity: calls taken and not answered
+        self.cancel_waiters: set[Any] | None = None  # of an async actor: asyncio futures
         self._create = create
         self._meta: Any = create.meta
         self._finished = threading.Lock()  # taken by whoever ends the actor, and kept
@@ -131,7 +133,8 @@ class ActorRunner:
         else:
             self.construct(*loaded)
             while self.early and not self.ended:
-                self._handle(self.early.popleft())
+                if is_wanted(message := self.early.popleft(), self.mailbox):
+                    self._handle(message)
             self._run()
 
     def _load(self) -> tuple[type[Actor], tuple[Any, ...], dict[str, Any]]:
@@ -246,7 +249,7 @@ class ActorRunner:
         call = self._calls.get(meta) or self._decode(meta)
         assert self.instance is not None
         context = call.context
-        if context is None or context._rank != message.rank:
+        if context is None or context._rank != message.rank or context._call is not None:
             context = call.context = Context(self.instance, message.rank, call.extent, call.method)
         if current.get() is not context:
             current.set(context)
@@ -259,6 +262,7 @@ class ActorRunner:
             args, kwargs = _runtime.decode_value(bytes(message.parts[0])) if message.parts else (), {}
         if call.explicit:
             args = (Port(message.sender, message.port_id, message.rank), *args)
+        context._call = message
         return call, args, kwargs
 
     def _decode(self, meta: bytes) -> Call:
@@ -274,7 +278,7 @@ class ActorRunner:
 
     def _find(self, method: str, extent: Extent) -> Call:
         if method in (INVOKE, INVOKE_EXPLICIT):
-            return Call(method, extent, _invoke, method == INVOKE_EXPLICIT, False)
+            return Call(method, extent, invoke, method == INVOKE_EXPLICIT, False)
         declared = getattr(type(self.object), method, None)
         if not isinstance(declared, EndpointProperty):
             raise AttributeError(f"{type(self.object).__qualname__} has no endpoint {method!r}")
@@ -291,14 +295,19 @@ class ActorRunner:
                 if message.payload_kind == _runtime.VALUE:
                     kind, meta, parts = _runtime.VALUE, b"", [_runtime.encode_value(result)]
                 else:
-                    kind = _runtime.PICKLE
-                    meta, parts = pickling.dumps_value(result)
+                    kind, (meta, parts) = _runtime.PICKLE, pickling.dumps_value(result)
             except Exception as error:
                 self._reply_exception(message, error)
                 return
             self._reply(message, _runtime.REPLY, kind, meta, parts)
         else:
-            self.in_flight.pop(id(message), None)
+            self._settle(message)
+
+    def _settle(self, message: Message) -> None:
+        """In the context of its endpoint, which is through."""
+        self.in_flight.pop(id(message), None)
+        if (context := current.get()) is not None and context._call is message:
+            context._call = None  # Its bytes may be lent.
 
     def event_of_raised(self, message: Message, error: BaseException) -> dict[str, Any] | None:
         """An endpoint raised: to its caller if that waits for an answer; else what the actor fails with."""
@@ -331,7 +340,7 @@ class ActorRunner:
         return None
 
     def _reply(self, message: Message, kind: int, payload_kind: int, meta: bytes, parts: list[Any]) -> None:
-        self.in_flight.pop(id(message), None)
+        self._settle(message)
         try:
             self.runtime.reply(message, kind, payload_kind, meta, parts)
         except _runtime.StatusError as error:
@@ -489,9 +498,3 @@ class ActorRunner:
             else:
                 self.reply_failure(message, self._end_event)
         self.early.clear()
-
-
-def _invoke(actor: Any, *arguments: Any) -> Any:
-    """The endpoint behind `as_endpoint`."""
-    *port, method, args, kwargs = arguments
-    return getattr(actor, method)(*port, *args, **kwargs)

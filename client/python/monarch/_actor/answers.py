@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from monarch import _runtime
 from monarch._actor import pickling
-from monarch._actor.errors import ActorError, DeadlockError, SpawnError, SupervisionError
+from monarch._actor.errors import ActorError, CallTimeoutError, DeadlockError, SpawnError, SupervisionError
 from monarch._actor.failure import FailureEvent, failure_text
 from monarch._actor.unpicklable import cannot_load, summary_of
 
@@ -26,6 +26,7 @@ class Description(NamedTuple):
     mesh: str
     actor_class: str
     owner_is_gone: bool = False  # and with its process whoever would know more of the mesh
+    limit: float | None = None  # seconds; then each answer that is missing is a CANCEL
 
 
 # How the runtime stops an actor whose owner's process is gone.
@@ -80,6 +81,11 @@ def failure_error(
     return SupervisionError(failure_text(event, owner_label), call, event)
 
 
+def _late_error(ranks: tuple[int, ...], description: Description) -> CallTimeoutError:
+    mesh = f"{description.mesh} ({description.actor_class})"
+    return CallTimeoutError(description.call, description.limit or 0.0, ranks, mesh)
+
+
 def error_of(message: Message, description: Description) -> BaseException:
     if message.kind == _runtime.EXCEPTION:
         return _raised_error(message, description)
@@ -104,14 +110,19 @@ def _closed(description: Description) -> EOFError:
     return EOFError(f"Port closed: no answer to {description.call} will come")
 
 
-def collect_one(describe: Callable[[], Description]) -> Callable[[Future[Any], Message | None], None]:
-    """The first message is the answer."""
+def collect_one(
+    describe: Callable[[], Description], rank: int | None = None
+) -> Callable[[Future[Any], Message | None], None]:
+    """The first message is the answer. `rank`: of who was called, unless the message says that."""
 
     def collect(future: Future[Any], message: Message | None) -> None:
         if message is None:
             future._set_error(_closed(describe()))
         elif message.kind in _VALUES:
             future._set_value(_value(message))
+        elif message.kind == _runtime.CANCEL:
+            silent = message.rank if rank is None else rank
+            future._set_error(_late_error((silent,), describe()))
         else:
             future._set_error(error_of(message, describe()))
 
@@ -140,8 +151,10 @@ class _Arrived(Mapping[int, Any]):
         return repr(dict(self))
 
 
-def _error_with_all(answers: list[Message | None], rank: int, description: Description) -> BaseException:
-    """The error of `rank`, which carries what the other members answered."""
+def _error_with_all(
+    answers: list[Message | None], rank: int | None, description: Description
+) -> BaseException:
+    """The error of `rank`, or None for that of those without an answer; it carries what the others answered."""
     failures: dict[int, BaseException] = {}
     values: dict[int, Message] = {}
     for at, answer in enumerate(answers):
@@ -151,8 +164,12 @@ def _error_with_all(answers: list[Message | None], rank: int, description: Descr
             values[at] = answer
         else:
             failures[at] = error_of(answer, description)
-    error = failures[rank]
-    if isinstance(error, (ActorError, DeadlockError, SupervisionError)):
+    if rank is None:
+        silent = tuple(at for at, answer in enumerate(answers) if answer is None)
+        error: BaseException = _late_error(silent, description)
+    else:
+        error = failures[rank]
+    if isinstance(error, (ActorError, CallTimeoutError, DeadlockError, SupervisionError)):
         error.failures = failures
         error.values = _Arrived(values)
     return error
@@ -172,6 +189,9 @@ def collect_all(
         nonlocal missing
         if message is None:
             future._set_error(_closed(describe()))
+            return
+        if message.kind == _runtime.CANCEL:
+            future._set_error(_error_with_all(answers, None, describe()))
             return
         answers[message.rank] = message
         missing -= 1

@@ -14,6 +14,7 @@ from monarch._actor.actor_runner import (
     ActorRunner,
     cleanup_s,
 )
+from monarch._actor.cancel import is_wanted, mark
 from monarch._actor.event_loop import ActorEventLoop
 from monarch._actor.exception_text import exception_event, format_exception, one_line
 from monarch._actor.failure import FailureEvent, MeshFailure, raised_while_handling_event
@@ -54,6 +55,9 @@ class _AsyncActor:
         self._loop = loop
         self._backlog, runner.early = runner.early, deque()
         self._idle: asyncio.Future[None] | None = None
+        self._cancels: list[Message] = []  # taken, and not looked at yet
+        self._waiters: set[asyncio.Future[None]] = set()
+        runner.cancel_waiters = self._waiters
         self._urgent: set[asyncio.Task[Any]] = set()
         self._concurrent: set[asyncio.Task[Any]] = set()
         self._current: asyncio.Task[Any] | None = None
@@ -75,12 +79,27 @@ class _AsyncActor:
             message = self._runner.mailbox.try_pop()
             if message is None:
                 break
-            if message.kind != _runtime.CALL and self._current is not None:
+            kind = message.kind
+            if kind == _runtime.CALL:
+                self._backlog.append(message)
+            elif kind == _runtime.CANCEL:
+                self._cancels.append(message)
+            elif self._current is not None:
                 self._hurry(message)
             else:
                 self._backlog.append(message)
+        if self._cancels:
+            mark(self._cancels, (*self._runner.in_flight.values(), *self._backlog))
+        if self._cancels or len(self._backlog) >= _AHEAD_MAX:  # Then one may be left at the mailbox's head.
+            self._cancels.clear()
+            self._wake_waiters()
         if self._backlog and self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
+
+    def _wake_waiters(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _hurry(self, message: Message) -> None:
         task = self._loop.create_task(self._guarded(self._hurried(message)))
@@ -118,7 +137,8 @@ class _AsyncActor:
                 continue
             message = self._backlog.popleft()
             if message.kind == _runtime.CALL:
-                await self._call(message)
+                if is_wanted(message, self._runner.mailbox):
+                    await self._call(message)
             else:
                 await self._life(message)
             await self._after_message()

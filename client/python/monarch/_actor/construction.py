@@ -8,6 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from monarch import _runtime
+from monarch._actor.cancel import mark
 
 if TYPE_CHECKING:
     from monarch._runtime import Inbox, Message
@@ -40,6 +41,9 @@ class Construction:
                 message = self._mailbox.try_pop()
                 if message is None:
                     break
+                if message.kind == _runtime.CANCEL:
+                    mark((message,), self._came)
+                    continue
                 self._came.append(message)
                 if message.kind == _runtime.STOP_ACTOR and message.meta is not None:
                     self._stop, self._stop_at = message, time.monotonic()

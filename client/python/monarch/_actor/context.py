@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from monarch._actor.failure import FailureEvent
     from monarch._actor.owned import Owned
     from monarch._actor.proc_mesh import ProcMesh
-    from monarch._runtime import Address, Runtime
+    from monarch._runtime import Address, Message, Runtime
 
 NO_DIMENSIONS = Extent([], [])
 
@@ -113,7 +113,7 @@ class Instance:
 class Context:
     """The current actor and the message it handles."""
 
-    __slots__ = ("_endpoint", "_extent", "_rank", "actor_instance")
+    __slots__ = ("_call", "_endpoint", "_extent", "_rank", "actor_instance")
 
     def __init__(
         self,
@@ -126,6 +126,33 @@ class Context:
         self._rank = rank
         self._extent = extent
         self._endpoint = endpoint
+        self._call: Message | None = None  # while its endpoint runs
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody waits any more for the answer of the endpoint that runs.
+
+        Its caller cancelled the future, or the time limit of the call has passed. Nothing else happens to the endpoint:
+        it looks where it can stop. False outside of endpoints, for broadcasts and for ports. May be asked in any
+        thread: `context()` in the endpoint, `cancelled` where the work is done.
+        """
+        call, runner = self._call, self.actor_instance.runner
+        return call is not None and runner is not None and runner.mailbox.is_cancelled(call)
+
+    async def wait_cancelled(self) -> None:
+        """Returns when `cancelled` is true. In the loop of an actor with async endpoints."""
+        import asyncio
+
+        runner = self.actor_instance.runner
+        if runner is None or runner.cancel_waiters is None:
+            raise RuntimeError("wait_cancelled() is for async endpoints; elsewhere look at `cancelled`")
+        while not self.cancelled:
+            news = asyncio.get_running_loop().create_future()
+            runner.cancel_waiters.add(news)
+            try:
+                await news
+            finally:
+                runner.cancel_waiters.discard(news)
 
     @property
     def message_rank(self) -> Point:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import random
 from collections.abc import Callable, Generator, Iterator
-from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
 from monarch import _runtime
@@ -13,8 +13,9 @@ from monarch._actor import peer_semantics, pickling
 from monarch._actor.answers import Description, collect_all, collect_one
 from monarch._actor.context import context
 from monarch._actor.errors import ResourceExhausted, send_error
-from monarch._actor.future import Future
+from monarch._actor.future import Future, check_timeout
 from monarch._actor.receiver import Receiver
+from monarch._actor.signature import Signature, signature_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -151,49 +152,6 @@ def endpoint(
     return EndpointProperty(method, propagate, explicit_response_port, instrument)
 
 
-class _Signature:
-    """Checks arguments as a call of the method would, faster than inspect does for the usual ones."""
-
-    __slots__ = ("_full", "_method", "_names", "_required", "_skip")
-
-    def __init__(self, method: Any, skip: int) -> None:
-        code: Any = getattr(method, "__code__", None)
-        self._method = method
-        self._skip = skip
-        self._full: Any = None
-        self._names: tuple[str, ...] | None = None
-        self._required = 0
-        plain = isinstance(method, FunctionType) and not hasattr(method, "__wrapped__")
-        # No *args, no **kwargs, no keyword-only and no positional-only arguments.
-        if not plain or code.co_flags & 0x0C or code.co_kwonlyargcount or code.co_posonlyargcount:
-            return
-        self._names = code.co_varnames[skip : code.co_argcount]
-        self._required = len(self._names) - len(method.__defaults__ or ())
-
-    def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        names = self._names
-        if names is not None:
-            given = len(args)
-            if not kwargs:
-                if self._required <= given <= len(names):
-                    return
-            elif given <= len(names):
-                rest = names[given:]
-                required = names[given : self._required]
-                if all(name in rest for name in kwargs) and all(name in kwargs for name in required):
-                    return
-        if self._full is None:
-            import inspect
-
-            self._full = inspect.signature(self._method)
-        self._full.bind(*((None,) * self._skip), *args, **kwargs)
-
-
-@functools.lru_cache(maxsize=4096)
-def signature_of(method: Any, skip: int) -> _Signature:
-    return _Signature(method, skip)
-
-
 class EndpointTarget(Protocol):
     """A mesh, as far as its endpoints need it."""
 
@@ -226,33 +184,82 @@ class Endpoint(Generic[P, R]):
         self._meta = _runtime.encode_value([name, shape.labels, shape.ndslice.sizes])
         self._call_name = f"{mesh._mesh_name()}.{name}()"
         self._collect_one = collect_one(self._describe)
-        self._signature: _Signature | None = None
+        self._limit: float | None = None  # seconds
+        self._signature: Signature | None = None
         if declared is not None:
             # self, and the port that the runtime adds.
             self._signature = signature_of(declared._method, 2 if declared.takes_port else 1)
 
+    # --- time limits ---
+
+    def with_timeout(self, seconds: float | None) -> Endpoint[P, R]:
+        """This endpoint, for calls whose answers are awaited for at most `seconds`; None: for as long as it takes.
+
+        Later the future has CallTimeoutError, and the callees are told: a call that has not begun never does, and an
+        endpoint that runs sees it in `context().cancelled`. The time counts from the call, and includes the start of a
+        mesh that is still being spawned. ValueError for a negative, infinite or NaN limit.
+
+        `call(..., timeout=seconds)` and its like say the same in short, unless the method has a parameter `timeout` or
+        takes any keyword (`**kwargs`): then `timeout` is the method's.
+        """
+        limited = copy.copy(self)
+        limited._limit = None if seconds is None else check_timeout(seconds)
+        limited._collect_one = collect_one(limited._describe)
+        return limited
+
+    def _owns_timeout(self) -> bool:
+        """Whether a keyword argument `timeout` is for the method."""
+        return self._signature is None or self._signature.takes("timeout")
+
     # --- the ways to call ---
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Future[ValueMesh[R]]:
+    @overload
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Future[ValueMesh[R]]: ...
+    @overload
+    def call(self, *args: Any, timeout: float | None, **kwargs: Any) -> Future[ValueMesh[R]]: ...
+    def call(self, *args: Any, **kwargs: Any) -> Future[ValueMesh[R]]:
         """Calls every member; the future has all their answers, or the exception of the lowest rank that failed."""
+        if "timeout" in kwargs and not self._owns_timeout():
+            return self.with_timeout(kwargs.pop("timeout")).call(*args, **kwargs)
         receiver = self._send(args, kwargs, None, self._size)
         return Future._from_receiver(
             receiver, collect_all(self._describe, self._mesh._shape_now(), self._size)
         )
 
-    def call_one(self, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+    @overload
+    def call_one(self, *args: P.args, **kwargs: P.kwargs) -> Future[R]: ...
+    @overload
+    def call_one(self, *args: Any, timeout: float | None, **kwargs: Any) -> Future[R]: ...
+    def call_one(self, *args: Any, **kwargs: Any) -> Future[R]:
         """Calls the only member of a mesh of one."""
+        if "timeout" in kwargs and not self._owns_timeout():
+            return self.with_timeout(kwargs.pop("timeout")).call_one(*args, **kwargs)
         if self._size != 1:
             raise ValueError(f"call_one requires exactly 1 actor, but mesh has {self._size}")
         return Future._from_receiver(self._send(args, kwargs, None, 1), self._collect_one)
 
-    def choose(self, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+    @overload
+    def choose(self, *args: P.args, **kwargs: P.kwargs) -> Future[R]: ...
+    @overload
+    def choose(self, *args: Any, timeout: float | None, **kwargs: Any) -> Future[R]: ...
+    def choose(self, *args: Any, **kwargs: Any) -> Future[R]:
         """Calls one member, chosen at random."""
-        receiver = self._send(args, kwargs, random.randrange(self._size), 1)
-        return Future._from_receiver(receiver, self._collect_one)
+        if "timeout" in kwargs and not self._owns_timeout():
+            return self.with_timeout(kwargs.pop("timeout")).choose(*args, **kwargs)
+        rank = random.randrange(self._size)
+        receiver = self._send(args, kwargs, rank, 1)
+        return Future._from_receiver(
+            receiver, self._collect_one if self._limit is None else collect_one(self._describe, rank)
+        )
 
-    def stream(self, *args: P.args, **kwargs: P.kwargs) -> Iterator[Future[R]]:
+    @overload
+    def stream(self, *args: P.args, **kwargs: P.kwargs) -> Iterator[Future[R]]: ...
+    @overload
+    def stream(self, *args: Any, timeout: float | None, **kwargs: Any) -> Iterator[Future[R]]: ...
+    def stream(self, *args: Any, **kwargs: Any) -> Iterator[Future[R]]:
         """Calls every member; gives as many futures, done in the order in which answers arrive."""
+        if "timeout" in kwargs and not self._owns_timeout():
+            return self.with_timeout(kwargs.pop("timeout")).stream(*args, **kwargs)
         receiver = self._send(args, kwargs, None, self._size)
         receiver.single = False
         receiver.inbox.set_any_answer_ends_wait()
@@ -264,7 +271,7 @@ class Endpoint(Generic[P, R]):
         return futures()
 
     def broadcast(self, *args: P.args, **kwargs: P.kwargs) -> None:
-        """Sends to every member and asks for no answer."""
+        """Sends to every member and asks for no answer: there is none to limit the time of."""
         self._post(args, kwargs, None)
 
     def rref(self, *args: P.args, **kwargs: P.kwargs) -> Any:
@@ -287,7 +294,12 @@ class Endpoint(Generic[P, R]):
     def _describe(self) -> Description:
         mesh = self._mesh
         return Description(
-            self._call_name, mesh._owner_label(), mesh._mesh_name(), mesh._class_name(), mesh._owner_is_gone()
+            self._call_name,
+            mesh._owner_label(),
+            mesh._mesh_name(),
+            mesh._class_name(),
+            mesh._owner_is_gone(),
+            self._limit,
         )
 
     def _send(self, args: Any, kwargs: Any, only: int | None, answers: int) -> Receiver:
@@ -295,19 +307,27 @@ class Endpoint(Generic[P, R]):
         instance = context().actor_instance
         runtime = instance.runtime
         parts = self._pack(args, kwargs)
-        targets = self._mesh._targets_now() if only is None else None
+        targets = self._mesh._targets_now() if only is None and self._limit is None else None
         if targets is not None:
             try:
                 return Receiver(runtime, runtime.call(instance.actor, targets, self._meta, parts))
             except _runtime.StatusError as error:
                 raise send_error(error) from None
-        call = runtime.open_call(instance.actor, answers)
+        call = runtime.open_call(instance.actor, answers, self._limit)
         self._transmit(instance, parts, only, call, answers)
         return Receiver(runtime, call)
 
     def _post(self, args: Any, kwargs: Any, only: int | None) -> None:
+        self._refuse_limit()
         instance = context().actor_instance
         self._transmit(instance, self._pack(args, kwargs), only, None, 0)
+
+    def _refuse_limit(self) -> None:
+        if self._limit is not None:
+            raise ValueError(
+                f"{self._call_name} has a time limit, and nothing here waits for its answer: limits are for call, "
+                "call_one, choose and stream"
+            )
 
     def _pack(self, args: Any, kwargs: Any) -> list[Any]:
         """Checks and pickles the arguments."""
@@ -357,6 +377,7 @@ class Endpoint(Generic[P, R]):
 
     def _send_to_port(self, args: Any, kwargs: Any, port: Port[Any], selection: str) -> None:
         """As broadcast, or to one at random, with the answers going to a port of this process."""
+        self._refuse_limit()
         only = random.randrange(self._size) if selection == "choose" else None
         answers = self._size if only is None else 1
         parts = self._pack(args, kwargs)
@@ -402,11 +423,20 @@ INVOKE = "_monarch_invoke"
 INVOKE_EXPLICIT = "_monarch_invoke_explicit"
 
 
+def invoke(actor: Any, *arguments: Any) -> Any:
+    *port, method, args, kwargs = arguments
+    return getattr(actor, method)(*port, *args, **kwargs)
+
+
 class _BoundMethodEndpoint(Endpoint[..., Any]):
     def __init__(self, target: NotAnEndpoint, invoke: str) -> None:
         super().__init__(target._mesh, invoke, None)
         self._method_name = target._name
+        self._method = target._value
         self._call_name = f"{target._mesh._mesh_name()}.{target._name}()"
+
+    def _owns_timeout(self) -> bool:
+        return Signature(self._method, 0).takes("timeout")
 
     def _pack(self, args: Any, kwargs: Any) -> list[Any]:
         return super()._pack((self._method_name, args, kwargs), {})

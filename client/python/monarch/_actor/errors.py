@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 _REMOTE_HEADER = "Traceback of where the remote call failed (most recent call last):"
 
 
+# Of those who did not answer, in a message.
+_RANKS_SHOWN = 16
+
+
 class _CallError:
     """Of a `call` of several members: what each of them answered, by its rank in the mesh that was called.
 
@@ -80,6 +84,33 @@ class DeadlockError(_CallError, RuntimeError):
 
 class CallCancelledError(RuntimeError):
     """The result was given up by `Future.cancel()`."""
+
+
+class CallTimeoutError(_CallError, TimeoutError):
+    """A call's own time limit has passed, and answers are missing. The callees have been told.
+
+    Attributes:
+        endpoint: the call, as "mesh.method()".
+        timeout: the limit, in seconds.
+        ranks: who did not answer in time, by the rank in the mesh that was called.
+        failures, values: of a `call`, what came from the others in time, by rank.
+    """
+
+    def __init__(self, endpoint: str, timeout: float, ranks: tuple[int, ...], mesh: str) -> None:
+        shown = ", ".join(str(rank) for rank in ranks[:_RANKS_SHOWN])
+        if len(ranks) > _RANKS_SHOWN:
+            shown += f" and {len(ranks) - _RANKS_SHOWN} more"
+        super().__init__(
+            f"Endpoint call {endpoint} failed, no answer within {timeout:g} s from "
+            f"{'rank' if len(ranks) == 1 else 'ranks'} {shown} of {mesh}"
+        )
+        self.endpoint = endpoint
+        self.timeout = timeout
+        self.ranks = ranks
+        self._mesh = mesh
+
+    def __reduce__(self) -> Any:
+        return (type(self), (self.endpoint, self.timeout, self.ranks, self._mesh), self._state())
 
 
 class SupervisionError(_CallError, RuntimeError):

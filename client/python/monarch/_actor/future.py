@@ -56,7 +56,7 @@ def _called_from_notebook_cell(frame: FrameType | None) -> bool:
     return False
 
 
-def _check_timeout(timeout: float) -> float:
+def check_timeout(timeout: float) -> float:
     timeout = float(timeout)
     if math.isnan(timeout) or math.isinf(timeout) or timeout < 0:
         raise ValueError(f"invalid timeout: {timeout}")
@@ -193,15 +193,16 @@ class Future(Generic[R]):
     def cancel(self) -> bool:
         """Gives the result up: whoever waits for it, or asks later, gets CallCancelledError at once.
 
-        Returns whether the future is cancelled: False if it was done before. The endpoint is not interrupted. Futures
-        of a stream or a channel are given up one by one; a thread that blocks in one of those returns with the next
-        message. Thread-safe, may be repeated.
+        Returns whether the future is cancelled: False if it was done before. Calls that have not begun are dropped;
+        an endpoint that runs is not interrupted, but can look at `context().cancelled`. Futures of a stream or a
+        channel are given up one by one, and nobody else hears of it; a thread that blocks in one of those returns with
+        the next message. Thread-safe, may be repeated.
         """
         receiver = self._receiver
         self._set(_ERROR, CallCancelledError("the result was given up by cancel()"))
         cancelled = self._state == _ERROR and isinstance(self._result, CallCancelledError)
         if cancelled and receiver is not None and receiver.single:
-            receiver.close()
+            receiver.cancel()
         return cancelled
 
     def is_done(self) -> bool:
@@ -239,7 +240,7 @@ class Future(Generic[R]):
         """Blocks for the result. TimeoutError after `timeout` seconds; a later get() or await may still succeed."""
         if self._state == _PENDING:
             if timeout is not None:
-                timeout = _check_timeout(timeout)
+                timeout = check_timeout(timeout)
             if running_loop() is None:
                 self._wait(timeout)
             else:

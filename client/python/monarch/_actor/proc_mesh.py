@@ -16,13 +16,13 @@ from monarch._actor import mock, peer_semantics, pickling
 from monarch._actor.actor import Actor, check_class
 from monarch._actor.actor_mesh import _RESERVED, ActorMesh, ActorMeshCore, class_name
 from monarch._actor.context import Instance, context
-from monarch._actor.endpoint import signature_of
 from monarch._actor.errors import ActorError
 from monarch._actor.future import Future
 from monarch._actor.mesh_trait import MeshTrait, point_shape
 from monarch._actor.owned import warn_late
 from monarch._actor.readiness import Readiness
 from monarch._actor.shape import Region, Shape, Slice
+from monarch._actor.signature import signature_of
 from monarch._config.layers import layers
 
 if TYPE_CHECKING:

@@ -141,9 +141,9 @@ class Receiver:
             waiters.append(consumer)
         self._arm()
 
-    def close(self) -> None:
-        """No more messages: whoever waits for one wakes."""
-        self.runtime.close_inbox(self.inbox)
+    def cancel(self) -> None:
+        """No more messages: whoever waits for one wakes, and those who were called hear of it."""
+        self.runtime.cancel_call(self.inbox)
 
     def _read_for_all(self) -> None:
         while self._waiters:

@@ -21,6 +21,7 @@ from monarch._actor.endpoint import Accumulator, Endpoint, NotAnEndpoint, as_end
 from monarch._actor.errors import (
     ActorError,
     CallCancelledError,
+    CallTimeoutError,
     DeadlockError,
     ResourceExhausted,
     SpawnError,
@@ -62,6 +63,7 @@ __all__ = [
     "ActorMesh",
     "BootstrapCommand",
     "CallCancelledError",
+    "CallTimeoutError",
     "Channel",
     "ChannelTransport",
     "Context",
