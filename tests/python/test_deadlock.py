@@ -15,6 +15,7 @@ from conftest import EVENT_S, Failures
 from monarch.actor import (
     Actor,
     ActorError,
+    CallTimeoutError,
     DeadlockError,
     Port,
     concurrent_endpoint,
@@ -65,6 +66,10 @@ class Node(Actor):
             return mesh.ping.call().get().values()
         except DeadlockError as error:
             return error.cycle, sorted(error.failures)
+
+    @endpoint
+    def call_limited(self, seconds: float, other: Any) -> str:
+        return other.ping.with_timeout(seconds).call_one().get()
 
     @endpoint
     def call_for(self, seconds: float, *path: Any) -> str:
@@ -234,6 +239,13 @@ def test_a_wait_with_a_limit_is_no_deadlock(nodes: Any) -> None:
     # b waits for a without a limit, a for b with one.
     assert a.call_for.call_one(0.3, b, a).get(timeout=EVENT_S) == "late"
     assert b.ping.call_one().get(timeout=EVENT_S) == "pong"
+
+
+def test_a_call_with_a_limit_is_no_deadlock(nodes: Any) -> None:
+    node, _, _ = nodes
+    with pytest.raises(ActorError) as caught:
+        node.call_limited.call_one(0.3, node).get(timeout=EVENT_S)
+    assert isinstance(caught.value.exception, CallTimeoutError)
 
 
 def test_waiting_behind_a_slow_handler_is_no_deadlock(spawn_procs: Any, gate: Any) -> None:

@@ -214,8 +214,10 @@ absl::Status RuntimeImpl::Wait(Inbox& inbox, absl::Duration timeout) {
   const uint32_t word = words_->ThreadWord();
   uint64_t port_owner = 0;
   uint32_t rung = 0;
+  bool limited = timeout != absl::InfiniteDuration();
   {
     MutexLock lock(inbox.mu_);
+    limited = limited || inbox.deadline_ns_ != 0;
     inbox.word_ = word;
     rung = inbox.rung_word_;
     port_owner = inbox.owner_;
@@ -226,7 +228,7 @@ absl::Status RuntimeImpl::Wait(Inbox& inbox, absl::Duration timeout) {
   };
   const bool is_call = inbox.id() != 0 && port_owner == 0;
   // Whoever waits with a limit goes on by itself.
-  if (served_actor == 0 || !is_call || timeout != absl::InfiniteDuration()) return sleep(timeout);
+  if (served_actor == 0 || !is_call || limited) return sleep(timeout);
   return deadlocks_.Wait(inbox, served_actor, sleep);
 }
 
