@@ -11,9 +11,11 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from gate import Gate
 
 # Workers inherit it, so that this run's processes are told from anybody else's.
 RUN_MARK = f"MONARCH_TEST_RUN={uuid.uuid4().hex}".encode()
@@ -130,3 +132,11 @@ def run_python(tmp_path: Any) -> Callable[..., Finished]:
         return Finished(process, time.monotonic() - started)
 
     return run
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    """Where handlers wait until the test opens it."""
+    made = Gate(tmp_path / "gate")
+    yield made
+    made.close()

@@ -8,7 +8,6 @@ import pickle
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,13 +120,6 @@ def mesh(procs: Any) -> Any:
     mesh.echo.call(0).get(timeout=WAIT_S)
     mesh.take_seen.call().get(timeout=WAIT_S)
     return mesh
-
-
-@pytest.fixture
-def gate(tmp_path: Path) -> Iterator[Gate]:
-    gate = Gate(tmp_path / "gate")
-    yield gate
-    gate.close()
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -126,13 +125,6 @@ def bystander(procs: Any) -> Any:
 @pytest.fixture
 def worker(procs: Any) -> Any:
     return procs.spawn("worker", Worker)
-
-
-@pytest.fixture
-def gate(tmp_path: Path) -> Iterator[Gate]:
-    gate = Gate(tmp_path / "gate")
-    yield gate
-    gate.close()
 
 
 @pytest.fixture
