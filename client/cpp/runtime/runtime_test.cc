@@ -192,7 +192,7 @@ TEST_CASE("numbers of pairs are kept as long as both actors are there") {
     Runtime& b = cluster.Add();
     const auto answer = [](Runtime& runtime) {
       return [&runtime](const Message& m) {
-        CHECK(runtime.Reply(m, FrameKind::kReply, OnePart(TextOf(m))).ok());
+        MONARCH_CHECK(runtime.Reply(m, FrameKind::kReply, OnePart(TextOf(m))).ok());
       };
     };
     const auto call_from = [&](uint64_t caller, const ActorAddress& to) {
