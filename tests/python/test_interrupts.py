@@ -6,11 +6,13 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from conftest import EVENT_S
+from monarch._actor.interrupt import wait_interruptibly
 
 START = """
 import asyncio, ctypes, pickle, threading
@@ -153,6 +155,22 @@ def start(tmp_path: Any, code: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+@pytest.mark.parametrize(("timeout", "most"), [(None, 1.0), (0.02, 0.02), (0.0, 0.0)])
+def test_no_sleep_is_so_long_that_a_signal_before_it_is_lost(timeout: float | None, most: float) -> None:
+    class Rings(threading.Event):
+        sleeps: ClassVar[list[float]] = []
+
+        def wait(self, timeout: float | None = None) -> bool:
+            assert timeout is not None
+            self.sleeps.append(timeout)
+            return len(self.sleeps) == 3 or super().wait(min(timeout, 0.03))
+
+    Rings.sleeps.clear()
+    wait_interruptibly(Rings(), timeout)
+    assert 0 <= max(Rings.sleeps) <= most
+    assert len(Rings.sleeps) == 3 if timeout is None else len(Rings.sleeps) <= 3
 
 
 @pytest.mark.parametrize("wait", WAITS)

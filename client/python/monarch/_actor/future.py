@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from monarch._actor.errors import CallCancelledError
-from monarch._actor.interrupt import interruptible_in_a_loop
+from monarch._actor.interrupt import interruptible_in_a_loop, wait_interruptibly
 from monarch._actor.receiver import Receiver
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ class Future(Generic[R]):
             self._receiver.read_for(self, timeout)
         elif self._done_event is not None:
             self._begin()
-            self._done_event.wait(timeout)
+            wait_interruptibly(self._done_event, timeout)
         if self._state == _PENDING:
             raise TimeoutError(f"no result within {timeout} s")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from types import TracebackType
 
@@ -51,3 +52,20 @@ def interruptible_in_a_loop() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+# A signal that comes between the interpreter's last look at its flags and its sleep on a lock ends no sleep, which is
+# common enough on a loaded machine: so each sleep has an end, and the interpreter looks again.
+_SLEEP_MAX_S = 0.5
+
+
+def wait_interruptibly(event: threading.Event, timeout: float | None) -> None:
+    """`event.wait(timeout)` that ends by a Ctrl-C at whatever moment that comes."""
+    if timeout is None:
+        while not event.wait(_SLEEP_MAX_S):
+            pass
+        return
+    deadline = time.monotonic() + timeout
+    while not event.wait(max(0.0, min(_SLEEP_MAX_S, deadline - time.monotonic()))):
+        if time.monotonic() >= deadline:
+            return

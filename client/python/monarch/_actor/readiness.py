@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from monarch._actor.interrupt import interruptible_in_a_loop
+from monarch._actor.interrupt import interruptible_in_a_loop, wait_interruptibly
 
 Action = Callable[[], None]
 OnError = Callable[[BaseException], None]
@@ -82,7 +82,7 @@ class Readiness:
         """Returns when ready or failed, or after the time."""
         if not self._event.is_set():
             with interruptible_in_a_loop():
-                self._event.wait(timeout)
+                wait_interruptibly(self._event, timeout)
 
     def wait(self) -> None:
         """Returns when ready; raises what it failed with."""
