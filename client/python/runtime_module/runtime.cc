@@ -1,6 +1,7 @@
 #include "client/cpp/runtime/runtime.h"
 
 #include <nanobind/stl/string.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -31,21 +32,31 @@ absl::Duration ToTimeout(nb::handle seconds) {
   return absl::Seconds(std::max(0.0, nb::cast<double>(seconds)));
 }
 
-// Calls `wait` with the time that is left until it has something, the time is over, or a signal handler
-// raises. `wait` runs without the GIL and returns a Status.
+// The main thread alone handles signals. One that comes between the interpreter's last look and the sleep
+// ends no sleep, so it looks again after this time.
+constexpr absl::Duration kMainThreadSleepMax = absl::Milliseconds(500);
+
+absl::Duration SleepMax() {
+  thread_local const bool is_main = gettid() == getpid();
+  return is_main ? kMainThreadSleepMax : absl::InfiniteDuration();
+}
+
+// Calls `wait` with the time that is left, at most `sleep_max` at once, until it has something, the time is
+// over, or a signal handler raises. `wait` runs without the GIL and returns a Status.
 template <typename F>
-absl::Status WaitInterruptibly(absl::Duration timeout, F wait) {
+absl::Status WaitInterruptibly(absl::Duration timeout, absl::Duration sleep_max, F wait) {
   const SystemClock clock;
   const absl::Duration deadline = timeout == absl::InfiniteDuration() ? timeout : clock.Now() + timeout;
   while (true) {
     absl::Status status;
+    absl::Duration left = deadline;
     {
       const ReleasedGil released;
-      status =
-          wait(deadline == absl::InfiniteDuration() ? deadline
-                                                    : std::max(deadline - clock.Now(), absl::ZeroDuration()));
+      if (deadline != absl::InfiniteDuration()) left = std::max(deadline - clock.Now(), absl::ZeroDuration());
+      status = wait(std::min(left, sleep_max));
     }
-    if (!absl::IsCancelled(status)) return status;
+    const bool is_over = absl::IsDeadlineExceeded(status) && left <= sleep_max;
+    if (is_over || !(absl::IsCancelled(status) || absl::IsDeadlineExceeded(status))) return status;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   }
 }
@@ -81,8 +92,8 @@ std::string_view AsView(nb::handle bytes) {
 
 bool Wait(const PyRuntime& self, const PyInbox& inbox, nb::handle timeout) {
   const absl::Duration limit = ToTimeout(timeout);
-  return InTime(
-      WaitInterruptibly(limit, [&](absl::Duration left) { return self.runtime->Wait(inbox.inbox(), left); }));
+  return InTime(WaitInterruptibly(
+      limit, SleepMax(), [&](absl::Duration left) { return self.runtime->Wait(inbox.inbox(), left); }));
 }
 
 // The next message; None if none came in time, or none will come. Takes what is there without giving the GIL
@@ -98,18 +109,20 @@ nb::object Receive(const PyRuntime& self, const PyInbox& inbox, nb::handle timeo
 
 bool WaitNotifier(const PyRuntime& self, const PyNotifier& notifier, int epoll_fd, nb::handle timeout) {
   const absl::Duration limit = ToTimeout(timeout);
-  return InTime(WaitInterruptibly(limit, [&](absl::Duration left) {
+  return InTime(WaitInterruptibly(limit, SleepMax(), [&](absl::Duration left) {
     return self.runtime->WaitNotifier(*notifier.notifier, epoll_fd, left);
   }));
 }
 
 nb::object NextTask(const PyRuntime& self, nb::handle timeout) {
   std::optional<RuntimeTask> task;
-  const absl::Status status = WaitInterruptibly(ToTimeout(timeout), [&](absl::Duration left) {
-    absl::StatusOr<RuntimeTask> next = self.runtime->NextTask(left);
-    if (next.ok()) task = *std::move(next);
-    return next.status();
-  });
+  // A worker's main thread sleeps here, for as long as there is nothing to do.
+  const absl::Status status =
+      WaitInterruptibly(ToTimeout(timeout), absl::InfiniteDuration(), [&](absl::Duration left) {
+        absl::StatusOr<RuntimeTask> next = self.runtime->NextTask(left);
+        if (next.ok()) task = *std::move(next);
+        return next.status();
+      });
   if (!InTime(status)) return nb::none();
   return nb::cast(PyTask{self.runtime, *std::move(task)});
 }
