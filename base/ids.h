@@ -67,7 +67,7 @@ struct ActorAddress {
   }
 };
 
-// Actor ids with a fixed meaning in each proc. Others: (number of the spawning proc) << 32 | count.
+// Actor ids with a fixed meaning in each proc. Others are counted by the spawning proc from a random number.
 inline constexpr uint64_t kAgentActor = 0;  // the runtime itself: creates actors, answers for unknown ones
 inline constexpr uint64_t kRootActor = 1;   // in a client: the code outside actors; the root of supervision
 
