@@ -37,14 +37,21 @@ def test_counts_each_python_test(tmp_path):
     assert tally.failures == ["test_x.py::test_b"]
 
 
-def test_tests_can_be_interrupted_also_in_a_background_job(tmp_path):
-    text = (
-        "import signal\ndef test_a(): assert signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"
-    )
+def test_tests_start_without_ignored_signals(tmp_path):
+    text = """
+import signal
+import subprocess
+import sys
+
+def test_a():
+    names = "SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM"
+    code = f"import signal; print([n for n in {names} if signal.getsignal(getattr(signal, n)) is signal.SIG_IGN])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"[]\\n"
+"""
     file = write(tmp_path / "test_x.py", text)
-    ignoring = ["/bin/sh", "-c", 'trap \'\' INT; exec "$0" "$@"']
+    ignoring = ["/bin/sh", "-c", 'trap \'\' HUP INT QUIT TERM; exec "$0" "$@"']
     ran = subprocess.run([*ignoring, ROOT / "tools/test", "--pytest", file], check=False, capture_output=True)
-    assert ran.stdout.endswith(b"\n1 passed, 0 failed\n")
+    assert ran.stdout.endswith(b"\n1 passed, 0 failed\n"), ran.stdout
 
 
 def test_leaves_out_disabled_tests(tmp_path):

@@ -81,10 +81,16 @@ def run_outside(paths: list[pathlib.Path], options: Options) -> tuple[Tally, boo
     return python.run_tests(VENV, ROOT, files, options.disabled), False
 
 
+def heed_signals() -> None:
+    """A background job, or one of nohup, has signals ignored, and so would all programs that the tests signal."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def main() -> int:
     args = parse()
-    # A shell's background job has it ignored, and so would all programs that the tests interrupt.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    heed_signals()
     disabled = Disabled.read(args.disabled_tests or ROOT / "tests/disabled_tests.txt")
     options = Options(disabled, args.full)
     told = False
