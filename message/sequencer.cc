@@ -18,7 +18,7 @@ void Sequencer::Release(Pair* pair, Frame frame, absl::FunctionRef<void(Frame)> 
     deliver(std::move(frame));
     if (pair->held.empty() || !IsNext(*pair, pair->held.begin()->second.header)) return;
     frame = std::move(pair->held.extract(pair->held.begin()).mapped());
-    --held_;
+    CountHeld(frame.header.sender.proc, -1);
   }
 }
 
@@ -28,7 +28,8 @@ absl::Status Sequencer::Accept(Frame frame, absl::FunctionRef<void(Frame)> deliv
   const std::pair key(frame.header.sender, frame.header.receiver);
   auto it = pairs_.find(key);
   if (it != pairs_.end() && sequence < it->second.next) return absl::OkStatus();
-  const bool is_next = IsNext(it == pairs_.end() ? Pair() : it->second, frame.header);
+  const bool begins = (frame.header.flags & kFlagFirst) != 0;
+  const bool is_next = it == pairs_.end() ? begins : IsNext(it->second, frame.header);
   if (!is_next && held_ >= limits_.held_frames_max) {
     return absl::ResourceExhaustedError(
         absl::StrCat("frame ", sequence, " of ", key.first.ToString(), " to ", key.second.ToString(),
@@ -46,7 +47,7 @@ absl::Status Sequencer::Accept(Frame frame, absl::FunctionRef<void(Frame)> deliv
   if (is_next) {
     Release(&pair, std::move(frame), deliver);
   } else if (pair.held.try_emplace(sequence, std::move(frame)).second) {
-    ++held_;
+    CountHeld(key.first.proc, 1);
   }
   if (pair.next == 0 && pair.held.empty()) pairs_.erase(it);
   return absl::OkStatus();
@@ -60,11 +61,18 @@ std::set<ProcAddress> Sequencer::SendersTo(const ActorAddress& receiver) const {
   return procs;
 }
 
+void Sequencer::CountHeld(const ProcAddress& sender, int change) {
+  held_ += static_cast<size_t>(change);
+  const auto it = held_from_.try_emplace(sender, 0).first;
+  it->second += change;
+  if (it->second == 0) held_from_.erase(it);
+}
+
 void Sequencer::Forget(const ProcAddress& proc) {
   absl::erase_if(pairs_, [&](const auto& entry) {
     const auto& [sender, receiver] = entry.first;
     if (sender.proc != proc && receiver.proc != proc) return false;
-    held_ -= entry.second.held.size();
+    if (!entry.second.held.empty()) CountHeld(sender.proc, -static_cast<int>(entry.second.held.size()));
     return true;
   });
 }

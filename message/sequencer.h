@@ -34,6 +34,7 @@ class Sequencer {
   // The procs with actors whose numbers to this one have not ended.
   std::set<ProcAddress> SendersTo(const ActorAddress& receiver) const;
   size_t held() const { return held_; }
+  bool HoldsFrom(const ProcAddress& sender) const { return held_from_.contains(sender); }
   size_t pairs() const { return pairs_.size(); }
 
  private:
@@ -44,8 +45,10 @@ class Sequencer {
   static bool IsNext(const Pair& pair, const FrameHeader& header);
   // Gives the pair's next frame out, and those that it releases.
   void Release(Pair* pair, Frame frame, absl::FunctionRef<void(Frame)> deliver);
+  void CountHeld(const ProcAddress& sender, int change);
   Limits limits_;
   size_t held_ = 0;
+  absl::flat_hash_map<ProcAddress, int> held_from_;  // none is 0
   absl::flat_hash_map<std::pair<ActorAddress, ActorAddress>, Pair> pairs_;
 };
 

@@ -56,6 +56,8 @@ TEST_CASE("SequencerHoldsEarlyFramesUntilTheGapIsFilled") {
   CHECK(h.Accept(FrameOf(5)).ok());
   CHECK(h.delivered.empty());
   CHECK(h.sequencer.held() == 3);
+  CHECK(h.sequencer.HoldsFrom(FrameOf(1).header.sender.proc));
+  CHECK_FALSE(h.sequencer.HoldsFrom(FrameOf(1).header.receiver.proc));
   CHECK(h.Accept(FrameOf(1)).ok());
   CHECK(h.delivered == Numbers{1, 2, 3});
   CHECK(h.sequencer.held() == 1);

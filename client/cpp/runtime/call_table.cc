@@ -24,20 +24,20 @@ std::shared_ptr<Inbox> CallTable::Add(uint64_t owner, bool is_call) {
 
 std::shared_ptr<Inbox> CallTable::OpenCall(uint64_t owner, size_t answers, uint32_t word,
                                            int64_t deadline_ns) {
-  std::shared_ptr<Inbox> inbox;
+  MutexLock lock(mu_);
+  std::shared_ptr<Inbox> inbox = Add(owner, true);
+  Entry& entry = entries_[inbox->id()];
+  entry.answers = static_cast<uint32_t>(answers);
+  entry.deadline_ns = deadline_ns;
   {
-    MutexLock lock(mu_);
-    inbox = Add(owner, true);
-    Entry& entry = entries_[inbox->id()];
-    entry.answers = static_cast<uint32_t>(answers);
-    entry.deadline_ns = deadline_ns;
-    if (deadline_ns != 0) deadlines_.insert({deadline_ns, inbox->id()});
+    MutexLock inbox_lock(inbox->mu_);
+    inbox->expected_ = answers;
+    inbox->deadline_ns_ = deadline_ns;
+    inbox->word_ = word;
+    inbox->rung_word_ = word;
   }
-  MutexLock lock(inbox->mu_);
-  inbox->expected_ = answers;
-  inbox->deadline_ns_ = deadline_ns;
-  inbox->word_ = word;
-  inbox->rung_word_ = word;
+  // Last: from now on TakeLate may end it.
+  if (deadline_ns != 0) deadlines_.insert({deadline_ns, inbox->id()});
   return inbox;
 }
 
@@ -108,7 +108,7 @@ void CallTable::TellLate(const GivenUp& call) {
 
 int64_t CallTable::NextDeadline() const {
   MutexLock lock(mu_);
-  return deadlines_.empty() ? 0 : deadlines_.begin()->first;
+  return deadlines_.empty() ? kNoDeadline : deadlines_.begin()->first;
 }
 
 bool CallTable::Expect(const Inbox& call, absl::Span<const CallTarget> targets) {
@@ -174,7 +174,8 @@ std::shared_ptr<Inbox> CallTable::Deliver(Message message, bool* pause) {
     const auto it = entries_.find(message.header.port_id);
     if (it == entries_.end() || it->second.owner != message.header.receiver.actor) return nullptr;
     Entry& entry = it->second;
-    if (entry.is_call && !TakeExpected(&entry, message.header.rank, message.header.sender)) return nullptr;
+    const bool was_owed = TakeExpected(&entry, message.header.rank, message.header.sender);
+    if (entry.is_call && !was_owed) return nullptr;
     inbox = entry.inbox;
   }
   *pause = Push(inbox, std::move(message));
@@ -204,17 +205,19 @@ Message CallTable::FailureMessage(const Open& open, const FailureEvent& event) c
   return AnswerMessage(open, FrameKind::kFailure, EncodeFailureEvent(event));
 }
 
-void CallTable::AnswerFor(uint64_t call, const CallTarget& target, FrameKind kind, std::string_view meta) {
+std::optional<uint64_t> CallTable::AnswerFor(uint64_t call, const CallTarget& target, FrameKind kind,
+                                             std::string_view meta) {
   Open open = {call, 0, target};
   std::shared_ptr<Inbox> inbox;
   {
     MutexLock lock(mu_);
     const auto it = entries_.find(call);
-    if (it == entries_.end() || !TakeExpected(&it->second, target.rank, target.actor)) return;
+    if (it == entries_.end() || !TakeExpected(&it->second, target.rank, target.actor)) return std::nullopt;
     open.owner = it->second.owner;
     inbox = it->second.inbox;
   }
   Push(inbox, AnswerMessage(open, kind, meta));
+  return open.owner;
 }
 
 void CallTable::Fail(uint64_t call, uint32_t rank, const FailureEvent& event, bool expected_only) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -53,7 +54,8 @@ class CallTable {
   std::vector<GivenUp> TakeLate(int64_t now_ns);
   // Puts a kCancel in place of each answer that did not come.
   void TellLate(const GivenUp& call);
-  int64_t NextDeadline() const;  // 0: no call has one
+  static constexpr int64_t kNoDeadline = INT64_MAX;
+  int64_t NextDeadline() const;
   // One that nothing comes to, and that nobody knows.
   static std::shared_ptr<Inbox> Closed();
   // Before the frames leave: from now on these answer, or something is answered for them. False: a call that
@@ -72,8 +74,9 @@ class CallTable {
   std::shared_ptr<Inbox> Port(uint64_t owner, uint64_t id) const;
   // Puts a failure in place of the answer of `rank`; with `expected_only` unless it has answered already.
   void Fail(uint64_t call, uint32_t rank, const FailureEvent& event, bool expected_only);
-  // Puts an answer in place of the target's, unless it has answered already.
-  void AnswerFor(uint64_t call, const CallTarget& target, FrameKind kind, std::string_view meta);
+  // Puts an answer in place of the target's and returns the caller; none if it has answered already.
+  std::optional<uint64_t> AnswerFor(uint64_t call, const CallTarget& target, FrameKind kind,
+                                    std::string_view meta);
   // Everything that is still expected from `proc` (null: from anywhere).
   void FailProc(const ProcAddress* proc, const EventFor& event_for);
 

@@ -194,5 +194,37 @@ TEST_CASE("a call waits for room no longer than its limit") {
   }
 }
 
+TEST_CASE("a running call hears of its cancel in a mailbox that is over its bounds, too") {
+  Cluster cluster(GENERATE(false, true));
+  Limits limits;
+  limits.mailbox_messages_max = 4;
+  Runtime& a = cluster.Add(limits);
+  Runtime& b = cluster.Add(limits);
+  const auto mailbox = b.AddActor(50, {});
+  REQUIRE(mailbox.ok());
+  const auto call = Call(a, {b.self(), 50}, "runs");
+  const auto runs = Next(b, **mailbox);
+  REQUIRE(runs.ok());
+  for (int i = 0; i < 5; ++i) static_cast<void>(Call(a, {b.self(), 50}, "behind"));
+  REQUIRE(Eventually([&] { return (*mailbox)->size() == 5; }));
+  a.CancelCall(*call);
+  CHECK(Eventually([&] { return (*mailbox)->IsCancelled(*runs); }));
+}
+
+TEST_CASE("calls without any time are over, however many are opened at once") {
+  Cluster cluster(false);
+  Runtime& a = cluster.Add();
+  const auto open_many = [&] {
+    for (int i = 0; i < 300; ++i) {
+      const auto call = a.OpenCall(kRootActor, 1, absl::ZeroDuration());
+      const auto answer = Next(a, *call);
+      MONARCH_CHECK(answer.ok() && answer->header.kind == FrameKind::kCancel);
+    }
+  };
+  std::thread other(open_many);
+  open_many();
+  other.join();
+}
+
 }  // namespace
 }  // namespace monarch

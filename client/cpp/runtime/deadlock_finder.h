@@ -19,9 +19,8 @@ namespace monarch {
 //   confirm   Back along the cycle, each time from callee to caller, behind what the callee has answered. So
 //             where the caller still waits, the callee has not. Then all waits lasted from the first round
 //             into the second, and at the moment between the two no call of the cycle could be answered.
-//   verdict   One call of the cycle fails, the same whoever found the cycle: one that is still queued is
-//   taken
-//             from its callee; if there is none, one caller waits no longer.
+//   verdict   One call of the cycle fails, the same whoever found the cycle: a queued one is taken from its
+//             callee; if there is none, one caller waits no longer.
 // The last wait of a cycle finds all others, so each is found, though not before all its waits have begun
 // their search. Pure. Threading: confined to one thread.
 class DeadlockFinder {

@@ -126,7 +126,7 @@ class Model {
     void Send(const ProcAddress& to, const Probe& probe) override {
       if (probe.phase == Probe::Phase::kVerdict) model->Check(probe);
       // Through the codec, as between processes.
-      const auto copy = ProbeFromValue(*DecodeValue(*EncodeValue(ToValue(probe))), kStepsMax);
+      const auto copy = DecodeProbe(*EncodeValue(ToValue(probe)), kStepsMax);
       model->channels_[{proc, to.proc}].push_back({Packet::Kind::kProbe, {}, *copy});
     }
     void Refuse(uint64_t actor, const ProcAddress&, uint64_t call, const std::vector<std::string>&) override {
@@ -341,6 +341,16 @@ TEST_CASE("every cycle of waits is found in random programs, and nothing else") 
     failed += model.failed_calls;
   }
   CHECK(failed > 1000);
+}
+
+TEST_CASE("a probe is not much longer than its steps") {
+  WaitStep step;
+  step.callee = step.actor = {{HostId::Random(), 1, 1}, 2};
+  Probe probe;
+  probe.path = {step};
+  CHECK(DecodeProbe(*EncodeValue(ToValue(probe)), 1).ok());
+  probe.path[0].name = std::string(100'000, 'x');
+  CHECK(absl::IsInvalidArgument(DecodeProbe(*EncodeValue(ToValue(probe)), 1).status()));
 }
 
 TEST_CASE("waits that are given up meanwhile are in no verdict") {

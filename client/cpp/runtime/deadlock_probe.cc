@@ -8,6 +8,8 @@ namespace monarch {
 namespace {
 
 constexpr size_t kStepFields = 8;
+// Far more than a step takes; its names are short.
+constexpr size_t kStepBytesMax = 2048;
 
 Value ToValue(const WaitStep& step) {
   return Value::List{
@@ -46,7 +48,11 @@ Value ToValue(const Probe& probe) {
                     {"at", uint64_t{probe.at}}};
 }
 
-absl::StatusOr<Probe> ProbeFromValue(const Value& value, size_t steps_max) {
+absl::StatusOr<Probe> DecodeProbe(std::string_view bytes, size_t steps_max) {
+  if (bytes.size() > steps_max * kStepBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat("probe: ", bytes.size(), " bytes"));
+  }
+  MONARCH_ASSIGN_OR_RETURN(const Value value, DecodeValue(bytes));
   Probe probe;
   MONARCH_ASSIGN_OR_RETURN(const int64_t phase, value["phase"].AsInt());
   MONARCH_ASSIGN_OR_RETURN(const int64_t id, value["id"].AsInt());

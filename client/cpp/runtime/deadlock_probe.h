@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -38,8 +39,9 @@ struct Probe {
 };
 
 Value ToValue(const Probe& probe);
-// Input is hostile: InvalidArgument for an unknown phase, a path that is empty, longer than `steps_max` or
-// not connected, a step that is not on it.
-absl::StatusOr<Probe> ProbeFromValue(const Value& value, size_t steps_max);
+// Of an encoded value. Input is hostile: InvalidArgument for one that is longer than `steps_max` steps with
+// short names can be, an unknown phase, a path that is empty, longer than that or not connected, a step that
+// is not on it.
+absl::StatusOr<Probe> DecodeProbe(std::string_view bytes, size_t steps_max);
 
 }  // namespace monarch

@@ -1,6 +1,6 @@
 #include "client/cpp/runtime/deadlock_watch.h"
 
-#include <string_view>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -87,8 +87,7 @@ void DeadlockWatch::End(uint64_t actor, uint64_t number) {
 }
 
 void DeadlockWatch::Receive(const Message& message) {
-  const auto value = DecodeValue(message.view.meta);
-  auto probe = value.ok() ? ProbeFromValue(*value, process_.steps_max) : value.status();
+  absl::StatusOr<Probe> probe = DecodeProbe(message.view.meta, process_.steps_max);
   if (!probe.ok()) {
     LogWarning("runtime", "probe refused")
         .With("from", message.header.sender.ToString())
@@ -161,7 +160,9 @@ void DeadlockWatch::Refuse(uint64_t actor, const ProcAddress& caller, uint64_t c
 }
 
 void DeadlockWatch::GiveUp(uint64_t call, const CallTarget& target, const std::vector<std::string>& cycle) {
-  process_.calls->AnswerFor(call, target, FrameKind::kException, ExceptionMeta(cycle));
+  const std::optional<uint64_t> caller =
+      process_.calls->AnswerFor(call, target, FrameKind::kException, ExceptionMeta(cycle));
+  if (caller.has_value()) process_.cancel(call, *caller, target);
 }
 
 }  // namespace monarch

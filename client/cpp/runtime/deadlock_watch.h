@@ -33,6 +33,8 @@ class DeadlockWatch : private DeadlockFinder::World {
     std::shared_ptr<EventLoop> loop;
     std::function<void(const ProcAddress& to, const std::string& probe)> send;  // never waits
     std::function<void(const FrameHeader& call, const std::string& exception)> refuse;
+    // Tells the callee that nobody waits for its answer any more.
+    std::function<void(uint64_t call, uint64_t caller, const CallTarget& callee)> cancel;
   };
   explicit DeadlockWatch(Process process);
 

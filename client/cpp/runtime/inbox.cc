@@ -18,6 +18,8 @@ namespace {
 constexpr uint32_t kPauseAgain = 16;
 // Messages that are looked through for a call, under the lock that senders need too.
 constexpr size_t kLookedThroughMax = 16384;
+// Of cancelled calls that a mailbox remembers. Nothing holds these back: who sends ever more is not heard.
+constexpr size_t kCancelsMax = 4096;
 
 bool IsOf(const FrameHeader& header, const ProcAddress& caller, uint64_t call) {
   return header.call_id == call && header.sender.proc == caller;
@@ -96,9 +98,11 @@ bool Inbox::Over() const { return bytes_ > bounds_.bytes_max || queue_.size() > 
 
 bool Inbox::Finished() const { return queue_.empty() && (closed_ || (!unbounded_ && expected_ == 0)); }
 
-Message Inbox::Take(std::list<Message>::iterator at, Room* room) {
-  Message message = std::move(*at);
-  queue_.erase(at);
+Message Inbox::Take(std::list<Message>::const_iterator at, Room* room) {
+  std::list<Message> taken;
+  taken.splice(taken.begin(), queue_, at);
+  Message message = std::move(taken.front());
+  if (message.header.kind == FrameKind::kCancel) --cancels_;
   bytes_ -= message.header.payload_length + kMessageBytes;
   if (over_ && bytes_ <= bounds_.bytes_max / 2 && queue_.size() <= bounds_.messages_max / 2) {
     over_ = false;
@@ -132,9 +136,13 @@ std::optional<Message> Inbox::TryPop() {
   return message;
 }
 
-std::list<Message>::iterator Inbox::Find(const ProcAddress& caller, uint64_t call) {
-  return std::find_if(queue_.begin(), queue_.end(),
-                      [&](const Message& queued) { return IsCall(queued, caller, call); });
+std::list<Message>::const_iterator Inbox::Find(const ProcAddress& caller, uint64_t call) const {
+  size_t looked_through = 0;
+  for (auto at = queue_.begin(); at != queue_.end() && looked_through < kLookedThroughMax; ++at) {
+    if (IsCall(*at, caller, call)) return at;
+    ++looked_through;
+  }
+  return queue_.end();
 }
 
 std::optional<Message> Inbox::Remove(const ProcAddress& caller, uint64_t call) {
@@ -152,12 +160,9 @@ std::optional<Message> Inbox::Remove(const ProcAddress& caller, uint64_t call) {
 
 std::optional<std::string> Inbox::MetaOfQueued(const ProcAddress& caller, uint64_t call) const {
   MutexLock lock(mu_);
-  size_t looked_through = 0;
-  for (const Message& queued : queue_) {
-    if (++looked_through > kLookedThroughMax) break;
-    if (IsCall(queued, caller, call)) return std::string(queued.view.meta);
-  }
-  return std::nullopt;
+  const auto at = Find(caller, call);
+  if (at == queue_.end()) return std::nullopt;
+  return std::string(at->view.meta);
 }
 
 void Inbox::SetAnyAnswerEndsWait() {
@@ -189,11 +194,11 @@ void Inbox::Cancel(Message cancel) {
     if (at != queue_.end()) {
       dropped = Take(at, &room);
     } else {
-      // Nothing holds these back: who sends ever more of them is not heard.
-      if (closed_ || over_) return;
+      if (closed_ || cancels_ >= kCancelsMax) return;
+      ++cancels_;
       bytes_ += cancel.header.payload_length + kMessageBytes;
       queue_.push_front(std::move(cancel));
-      over_ = Over();
+      over_ = over_ || Over();
     }
   }
   if (!dropped.has_value()) {

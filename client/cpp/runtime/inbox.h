@@ -96,9 +96,9 @@ class Inbox {
   // From any thread.
   bool IsCancelled(const Message& call) const;
   // Takes a queued call out of its turn: that of the process `caller` with the number `call` there. Nothing
-  // if it is not queued (any more). From any thread.
+  // if it is not queued (any more), or behind very many others. From any thread.
   std::optional<Message> Remove(const ProcAddress& caller, uint64_t call);
-  // The meta of such a call, if it is queued, and not behind very many others.
+  // The meta of such a call.
   std::optional<std::string> MetaOfQueued(const ProcAddress& caller, uint64_t call) const;
   // A call's: whoever waits wants the next answer, whosesoever, and not all of them.
   void SetAnyAnswerEndsWait();
@@ -156,8 +156,8 @@ class Inbox {
   bool Over() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Finished() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Append(Message message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Message Take(std::list<Message>::iterator at, Room* room) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::list<Message>::iterator Find(const ProcAddress& caller, uint64_t call)
+  Message Take(std::list<Message>::const_iterator at, Room* room) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::list<Message>::const_iterator Find(const ProcAddress& caller, uint64_t call) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void TellRoom(Room room);
   void Tell();
@@ -176,6 +176,7 @@ class Inbox {
   uint64_t owner_ ABSL_GUARDED_BY(mu_) = 0;       // ports: the actor they belong to
   uint64_t expected_ ABSL_GUARDED_BY(mu_) = 0;    // calls: answers still to come
   int64_t deadline_ns_ ABSL_GUARDED_BY(mu_) = 0;  // calls: CLOCK_MONOTONIC; 0: none
+  size_t cancels_ ABSL_GUARDED_BY(mu_) = 0;       // in the queue
   bool unbounded_ ABSL_GUARDED_BY(mu_) = false;   // a port or a mailbox: until closed
   bool any_answer_ends_wait_ ABSL_GUARDED_BY(mu_) = false;
   bool others_answer_ ABSL_GUARDED_BY(mu_) = false;

@@ -77,9 +77,9 @@ absl::Status RuntimeImpl::Accept(const std::shared_ptr<Peer>& peer, Frame frame)
   if (header.receiver.proc != self_) {
     return absl::InvalidArgumentError(absl::StrCat("frame for ", header.receiver.ToString()));
   }
-  // A probe says that what was answered before it has arrived, and what is held back has not. There is
+  // A probe says that what its process answered before has arrived, and what is held back has not. There is
   // another search later.
-  const bool held = sequencer_.held() > 0;
+  const bool held = sequencer_.held() > 0 && sequencer_.HoldsFrom(frame.header.sender.proc);
   return sequencer_.Accept(std::move(frame), [&](Frame next) {
     if (held && next.header.kind == FrameKind::kProbe) return;
     ReceiveFrame(peer, std::move(next));

@@ -111,6 +111,9 @@ RuntimeImpl::RuntimeImpl(Connection connection, std::unique_ptr<ServiceThread> s
                   },
                   [this](const FrameHeader& call, const std::string& exception) {
                     static_cast<void>(SendQuietly(AnswerTo(call, FrameKind::kException), exception));
+                  },
+                  [this](uint64_t call, uint64_t caller, const CallTarget& callee) {
+                    SendCancels(call, caller, {&callee, 1});
                   }}),
       sequencer_({static_cast<size_t>(limits.reorder_frames_max), kPairsMax}) {}
 
@@ -334,7 +337,7 @@ std::shared_ptr<Inbox> RuntimeImpl::OpenCall(uint64_t caller, size_t answers, ab
   if (timeout == absl::InfiniteDuration()) return calls_.OpenCall(caller, answers, word, 0);
   const int64_t deadline_ns = absl::ToInt64Nanoseconds(SystemClock().Now() + timeout);
   auto call = calls_.OpenCall(caller, answers, word, deadline_ns);
-  if (calls_.NextDeadline() == deadline_ns) loop_->Post([this] { EndLateCalls(); });
+  if (deadline_ns < late_calls_at_ns_) loop_->Post([this] { EndLateCalls(); });
   return call;
 }
 

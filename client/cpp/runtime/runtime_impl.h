@@ -181,13 +181,13 @@ class RuntimeImpl : public Runtime {
   PeerTable peers_;
   ActorTable actors_;
   CallTable calls_;
-  EventLoop::TimerId late_calls_timer_ = 0;  // service thread
+  EventLoop::TimerId late_calls_timer_ = 0;                        // service thread
+  std::atomic<int64_t> late_calls_at_ns_{CallTable::kNoDeadline};  // for when that is set
   DeadProcs dead_;
   DeadlockWatch deadlocks_;
   mutable Mutex drain_mu_;
   Sequencer sequencer_ ABSL_GUARDED_BY(drain_mu_);
   std::array<std::shared_ptr<Peer>, kRingBits> ring_peers_ ABSL_GUARDED_BY(drain_mu_);
-
   Mutex mu_;
   OwnedMeshes owned_ ABSL_GUARDED_BY(mu_);
   std::deque<RuntimeTask> tasks_ ABSL_GUARDED_BY(mu_);

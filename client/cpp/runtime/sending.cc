@@ -232,6 +232,10 @@ absl::Status RuntimeImpl::Send(uint64_t sender, FrameKind kind, absl::Span<const
     return absl::OkStatus();
   }
   for (size_t i = 0; i < targets.size(); ++i) {
+    if (call != nullptr && call->given_up_) {
+      forgo_from(i);
+      break;
+    }
     FrameHeader header = HeaderTo(kind, sender, targets[i].actor);
     header.call_id = id;
     header.port_id = id;
@@ -250,7 +254,7 @@ absl::Status RuntimeImpl::Send(uint64_t sender, FrameKind kind, absl::Span<const
     if (status.ok()) continue;
     // This one's share of the block went back with its failure; the others' will never be lent.
     forgo_from(i + 1);
-    if (HasPassed(patience.deadline_ns)) break;
+    if (HasPassed(patience.deadline_ns) || (call != nullptr && call->given_up_)) break;
     if (call != nullptr) calls_.Unexpect(*call, targets.subspan(i));
     return status;
   }

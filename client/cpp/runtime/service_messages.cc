@@ -320,6 +320,8 @@ void RuntimeImpl::OnUndelivered(const Value& body) {
 }
 
 void RuntimeImpl::EndLateCalls() {
+  // First: whoever opens a call that the look at the deadlines misses finds this, and asks for another look.
+  late_calls_at_ns_ = CallTable::kNoDeadline;
   const int64_t now_ns = absl::ToInt64Nanoseconds(SystemClock().Now());
   for (const CallTable::GivenUp& call : calls_.TakeLate(now_ns)) {
     // First, so that they know before the caller's next message.
@@ -328,7 +330,8 @@ void RuntimeImpl::EndLateCalls() {
   }
   loop_->Cancel(late_calls_timer_);
   const int64_t next_ns = calls_.NextDeadline();
-  if (next_ns == 0) return;
+  if (next_ns == CallTable::kNoDeadline) return;
+  late_calls_at_ns_ = next_ns;
   late_calls_timer_ = loop_->RunAfter(absl::Nanoseconds(next_ns) - loop_->Now(), [this] { EndLateCalls(); });
 }
 
