@@ -13,6 +13,7 @@
 #include "daemon/shared_fds.h"
 #include "message/memfd.h"
 #include "message/ring.h"
+#include "message/utf8.h"
 
 namespace monarch {
 namespace {
@@ -24,9 +25,7 @@ constexpr size_t kFailedActorsMax = 256;
 constexpr size_t kNameBytesMax = 1024;
 
 std::string BoundedText(const Value& value) {
-  std::string text = value.AsString().value_or("");
-  if (text.size() > kNameBytesMax) text.resize(kNameBytesMax);
-  return text;
+  return ToUtf8(value.AsString().value_or("").substr(0, kNameBytesMax));  // which may have cut a sign in two
 }
 
 SessionIdentity NewIdentity(DaemonContext* context) {

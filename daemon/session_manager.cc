@@ -11,6 +11,7 @@
 #include "base/version.h"
 #include "daemon/protocol.h"
 #include "daemon/shared_fds.h"
+#include "message/utf8.h"
 
 namespace monarch {
 namespace {
@@ -89,7 +90,7 @@ absl::Status SessionManager::OnHello(Pending* pending, const ControlMessage& mes
   Session::Client client;
   MONARCH_ASSIGN_OR_RETURN(client.shared, TakeSharedFds(&fds));
   MONARCH_ASSIGN_OR_RETURN(client.name, message.body["name"].AsString());
-  if (client.name.size() > 1024) client.name.resize(1024);
+  client.name = ToUtf8(client.name.substr(0, 1024));
   if (fds.size() >= 5) {
     client.out = std::move(fds[3]);
     client.err = std::move(fds[4]);

@@ -6,6 +6,7 @@
 
 #include "daemon/service/process_conversion.h"
 #include "daemon/service/unary_answer.h"
+#include "message/utf8.h"
 #include "proto/control_token.h"
 #include "proto/failure_event_conversion.h"
 #include "proto/id_conversion.h"
@@ -71,7 +72,7 @@ grpc::ServerUnaryReactor* ProcessService::StopProcs(grpc::CallbackServerContext*
     return reactor;
   }
   StopRequest stop{*std::move(procs), absl::Milliseconds(request->grace_ms()),
-                   absl::Milliseconds(request->kill_after_ms()), request->reason().substr(0, 1024)};
+                   absl::Milliseconds(request->kill_after_ms()), ToUtf8(request->reason().substr(0, 1024))};
   context_->loop->Post([sessions = sessions_, peer = *peer, stop = std::move(stop), response,
                         answer = std::move(answer)]() mutable {
     Session* session = sessions->Find(peer.session);
