@@ -51,6 +51,15 @@ class Worker(Actor):
         return bytes(100_000)
 
     @endpoint
+    def keep_or_look(self, started: Port[None] | None) -> None:
+        """Keeps its context at the first call; at the second one looks at that once it is cancelled itself."""
+        if started is None:
+            self.kept = context()
+            return
+        started.send(None)
+        self.seen.append((watch(context()), self.kept.cancelled))
+
+    @endpoint
     def take_seen(self) -> list[Any]:
         seen, self.seen = self.seen, []
         return [*seen, context().cancelled]
@@ -135,6 +144,15 @@ def held(worker: Any, gate: Gate) -> Iterator[Any]:
     assert worker.echo.call_one(1).get(timeout=WAIT_S) == 1  # The actor lives on.
 
 
+def test_the_context_of_a_call_tells_nothing_of_a_later_one(worker: Any) -> None:
+    worker.keep_or_look.call_one(None).get(timeout=WAIT_S)
+    port, started = Channel.open()
+    future = worker.keep_or_look.call_one(port)
+    started.recv().get(timeout=WAIT_S)
+    assert future.cancel()
+    assert worker.take_seen.call_one().get(timeout=WAIT_S) == [(True, False), False]
+
+
 # --- the caller ---
 
 
@@ -143,9 +161,19 @@ def test_cancel_wakes_a_thread_that_waits(held: Any) -> None:
     errors: list[Any] = []
     thread = threading.Thread(target=lambda: errors.append(future.exception()))
     thread.start()
+    end = time.monotonic() + WAIT_S
+    while not future._receiver._lock.locked() and time.monotonic() < end:  # It reads.
+        os.sched_yield()
     assert future.cancel()
     thread.join(timeout=WAIT_S)
     assert [type(error) for error in errors] == [CallCancelledError]
+
+
+def test_cancel_of_initialized_leaves_the_creation_alone(spawn_procs: Any) -> None:
+    worker = spawn_procs({"gpus": 1}).spawn("worker", Worker)
+    assert worker.initialized.cancel()
+    assert worker.echo.call_one(1).get(timeout=WAIT_S) == 1
+    assert worker.initialized.get(timeout=WAIT_S) is None
 
 
 def test_cancel_wakes_a_coroutine_that_waits(held: Any) -> None:

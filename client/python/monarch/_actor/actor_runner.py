@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from monarch import _runtime
 from monarch._actor import owned, pickling
 from monarch._actor.actor import is_async_class, overrides
+from monarch._actor.call import Call
 from monarch._actor.cancel import is_wanted
 from monarch._actor.construction import Construction
 from monarch._actor.context import Context, Instance, current
@@ -47,20 +48,6 @@ _CLEANUP_MARGIN_S = 0.2
 
 class ActorFailure(Exception):
     """What `__cleanup__` of a failed actor gets: its text is the error."""
-
-
-class Call:
-    """A decoded call: which method, in which extent."""
-
-    __slots__ = ("concurrent", "context", "explicit", "extent", "function", "method")
-
-    def __init__(self, method: str, extent: Extent, function: Any, explicit: bool, concurrent: bool) -> None:
-        self.method = method
-        self.extent = extent
-        self.function = function
-        self.explicit = explicit
-        self.concurrent = concurrent
-        self.context: Context | None = None  # of the last one that was handled: as a rule also of the next
 
 
 class ActorRunner:
@@ -106,7 +93,7 @@ class ActorRunner:
     def _wake(self) -> None:
         """The actor may be idle, or wait in an endpoint: a message without content makes it look."""
         target = _runtime.Targets([(*self.runtime.self_proc, self.actor)], [0])
-        with contextlib.suppress(_runtime.StatusError):  # Its mailbox may be full, and then it is not idle.
+        with contextlib.suppress(_runtime.StatusError):  # The session is over, and the actor with it.
             self.runtime.send(self.actor, _runtime.STOP_ACTOR, target, _runtime.NONE, b"", [], None)
 
     # --- creation ---
@@ -249,8 +236,9 @@ class ActorRunner:
         call = self._calls.get(meta) or self._decode(meta)
         assert self.instance is not None
         context = call.context
-        if context is None or context._rank != message.rank or context._call is not None:
+        if context is None or context._kept or context._rank != message.rank or context._call is not None:
             context = call.context = Context(self.instance, message.rank, call.extent, call.method)
+            context._kept = self.cancel_waiters is not None  # An async actor's tasks take it along.
         if current.get() is not context:
             current.set(context)
         if message.payload_kind == _runtime.PICKLE:
@@ -308,6 +296,14 @@ class ActorRunner:
         self.in_flight.pop(id(message), None)
         if (context := current.get()) is not None and context._call is message:
             context._call = None  # Its bytes may be lent.
+            if self.cancel_waiters:
+                self.wake_cancel_waiters()
+
+    def wake_cancel_waiters(self) -> None:
+        """In the loop of an async actor: they look again."""
+        for waiter in self.cancel_waiters or ():
+            if not waiter.done():
+                waiter.set_result(None)
 
     def event_of_raised(self, message: Message, error: BaseException) -> dict[str, Any] | None:
         """An endpoint raised: to its caller if that waits for an answer; else what the actor fails with."""

@@ -15,6 +15,7 @@ from monarch._actor.actor_runner import (
     cleanup_s,
 )
 from monarch._actor.cancel import is_wanted, mark
+from monarch._actor.construction import AHEAD_MAX
 from monarch._actor.event_loop import ActorEventLoop
 from monarch._actor.exception_text import exception_event, format_exception, one_line
 from monarch._actor.failure import FailureEvent, MeshFailure, raised_while_handling_event
@@ -22,10 +23,6 @@ from monarch._actor.hooks import CleanupOverLimit
 
 if TYPE_CHECKING:
     from monarch._runtime import Message
-
-# Messages taken from the mailbox ahead of their turn, to find those about failures and stops among them. What is
-# beyond stays in the mailbox, where it counts towards its bounds.
-_AHEAD_MAX = 64
 
 
 def run_async(runner: ActorRunner, cls: Any, args: Any, kwargs: Any) -> None:
@@ -56,8 +53,7 @@ class _AsyncActor:
         self._backlog, runner.early = runner.early, deque()
         self._idle: asyncio.Future[None] | None = None
         self._cancels: list[Message] = []  # taken, and not looked at yet
-        self._waiters: set[asyncio.Future[None]] = set()
-        runner.cancel_waiters = self._waiters
+        runner.cancel_waiters = set()
         self._urgent: set[asyncio.Task[Any]] = set()
         self._concurrent: set[asyncio.Task[Any]] = set()
         self._current: asyncio.Task[Any] | None = None
@@ -75,7 +71,7 @@ class _AsyncActor:
 
     def _pull(self) -> None:
         """Takes what has come. What concerns the actor's life is not kept waiting by an endpoint that waits."""
-        while len(self._backlog) < _AHEAD_MAX:
+        while len(self._backlog) < AHEAD_MAX:
             message = self._runner.mailbox.try_pop()
             if message is None:
                 break
@@ -90,16 +86,11 @@ class _AsyncActor:
                 self._backlog.append(message)
         if self._cancels:
             mark(self._cancels, (*self._runner.in_flight.values(), *self._backlog))
-        if self._cancels or len(self._backlog) >= _AHEAD_MAX:  # Then one may be left at the mailbox's head.
+        if self._cancels or len(self._backlog) >= AHEAD_MAX:  # Then one may be left at the mailbox's head.
             self._cancels.clear()
-            self._wake_waiters()
+            self._runner.wake_cancel_waiters()
         if self._backlog and self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
-
-    def _wake_waiters(self) -> None:
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
 
     def _hurry(self, message: Message) -> None:
         task = self._loop.create_task(self._guarded(self._hurried(message)))

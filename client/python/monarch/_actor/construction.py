@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 LOOK_S = 0.1
 # An `__init__` that ends within this time after a stop is followed by `__cleanup__`, in its order.
 STOP_GRACE_S = 0.5
-# What is beyond stays in the mailbox, where it counts towards its bounds.
-_AHEAD_MAX = 64
+# Messages taken from a mailbox ahead of their turn, to find those about failures and stops among them. What is beyond
+# stays in the mailbox, where it counts towards its bounds.
+AHEAD_MAX = 64
 
 
 class Construction:
@@ -37,7 +38,7 @@ class Construction:
         with self._lock:
             if self._over:
                 return None
-            while self._stop is None and len(self._came) < _AHEAD_MAX:
+            while self._stop is None and len(self._came) < AHEAD_MAX:
                 message = self._mailbox.try_pop()
                 if message is None:
                     break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ class Instance:
         self.creator: Creator | None = info.get("creator")
         extent = Extent(info.get("labels", []), info.get("sizes", []))
         self.rank = Point(info.get("rank", 0), extent)
-        self.owned: list[Owned] = []
+        self.owned: list[Owned] = []  # appended to; left by release()
         self.runner: ActorRunner | None = None
         self.mocks: dict[Any, Any] = {}  # that were in force where it was spawned
         self._failed: set[tuple[Any, ...]] = set()  # of what it owns: whose failure it was told
@@ -91,6 +92,11 @@ class Instance:
             raise RuntimeError("only an actor can be stopped; this is the client")
         self.runner.stop_soon(reason or "stopped by itself")
 
+    def release(self, owned: Owned) -> None:
+        """It is no longer among what the instance owns, if it was. Thread-safe."""
+        with contextlib.suppress(ValueError):
+            self.owned.remove(owned)
+
     def as_creator(self) -> Creator:
         """What those that it spawns know of it."""
         return Creator(self.rank, self.proc_mesh, self.proc, self.name, self.class_name, self.creator)
@@ -113,7 +119,7 @@ class Instance:
 class Context:
     """The current actor and the message it handles."""
 
-    __slots__ = ("_call", "_endpoint", "_extent", "_rank", "actor_instance")
+    __slots__ = ("_call", "_endpoint", "_extent", "_kept", "_rank", "actor_instance")
 
     def __init__(
         self,
@@ -127,6 +133,7 @@ class Context:
         self._extent = extent
         self._endpoint = endpoint
         self._call: Message | None = None  # while its endpoint runs
+        self._kept = False  # somebody may look at it after the call, and so it is not for another one
 
     @property
     def cancelled(self) -> bool:
@@ -140,13 +147,13 @@ class Context:
         return call is not None and runner is not None and runner.mailbox.is_cancelled(call)
 
     async def wait_cancelled(self) -> None:
-        """Returns when `cancelled` is true. In the loop of an actor with async endpoints."""
+        """Returns when `cancelled` is true, or the endpoint has ended. In the loop of an actor with async endpoints."""
         import asyncio
 
         runner = self.actor_instance.runner
         if runner is None or runner.cancel_waiters is None:
             raise RuntimeError("wait_cancelled() is for async endpoints; elsewhere look at `cancelled`")
-        while not self.cancelled:
+        while self._call is not None and not self.cancelled:
             news = asyncio.get_running_loop().create_future()
             runner.cancel_waiters.add(news)
             try:
@@ -185,7 +192,9 @@ client_context = ClientContext()
 
 def context() -> Context:
     """The current actor's context; outside actors the client's, which the first call starts."""
-    return current.get() or client_context.get()
+    found = current.get() or client_context.get()
+    found._kept = True
+    return found
 
 
 def current_endpoint() -> str:
