@@ -106,6 +106,12 @@ def spawn_procs(failures: Failures) -> Iterator[Callable[..., Any]]:
             mesh.stop().get(timeout=EVENT_S)
 
 
+def assert_pending(future: Any) -> None:
+    """Nothing has come for it. (To look at it otherwise tells what was taken, and not what has come.)"""
+    with pytest.raises(TimeoutError, match="no result within 0"):
+        future.get(timeout=0)
+
+
 class Finished:
     def __init__(self, process: subprocess.CompletedProcess[str], seconds: float) -> None:
         self.status = process.returncode

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from conftest import assert_pending
 from gate import Gate, pass_gate
 from monarch.actor import (
     Accumulator,
@@ -28,7 +29,7 @@ from monarch.actor import (
 
 WAIT_S = 60
 SHORT_S = 0.05
-AMPLE_S = 2.0  # for those who answer
+AMPLE_S = 5.0  # for those who answer
 
 
 class Waiter(Actor):
@@ -146,7 +147,7 @@ def test_the_error_names_endpoint_actor_limit_and_who_did_not_answer(mesh: Any, 
     error: Any = raised.value
     assert type(error) is CallTimeoutError
     assert (error.endpoint, error.timeout, error.ranks) == ("waiters.hold()", AMPLE_S, (1, 2))
-    text = "Endpoint call waiters.hold() failed, no answer within 2 s from ranks 1, 2 of waiters ("
+    text = "Endpoint call waiters.hold() failed, no answer within 5 s from ranks 1, 2 of waiters ("
     assert str(error).startswith(text)
     assert str(error).endswith(".Waiter)")
     # What the others answered is not lost.
@@ -234,11 +235,8 @@ def test_without_a_limit_a_call_is_awaited_for_as_long_as_it_takes(held: Any) ->
     future = held.echo.call_one(1, timeout=None)
     again = held.echo.with_timeout(SHORT_S).with_timeout(None).call_one(2)
     held.echo.call_one(3, timeout=2 * SHORT_S).exception(timeout=WAIT_S)
-    assert "pending" in repr(future) and "pending" in repr(again)
-    with pytest.raises(TimeoutError) as raised:
-        future.get(timeout=0)
-    assert not isinstance(raised.value, CallTimeoutError)
-    del future, again
+    assert_pending(future)
+    assert_pending(again)
 
 
 def test_a_coroutine_and_a_thread_that_wait_have_the_error(held: Any) -> None:
@@ -267,7 +265,7 @@ def test_the_limit_passes_although_nobody_waits(one: Any) -> None:
 def test_a_shorter_limit_that_is_set_later_passes_first(held: Any) -> None:
     long = held.echo.call_one(1, timeout=WAIT_S)
     assert isinstance(held.echo.call_one(2, timeout=SHORT_S).exception(timeout=WAIT_S), CallTimeoutError)
-    assert "pending" in repr(long)
+    assert_pending(long)
     long.cancel()
 
 

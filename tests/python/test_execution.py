@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import EVENT_S, Failures
+from conftest import EVENT_S, Failures, assert_pending
 from monarch.actor import (
     Actor,
     Channel,
@@ -166,7 +166,8 @@ def test_work_overlaps_in_concurrent_endpoints_and_behind_explicit_ports(spawn_p
     waiting = [mesh.beside.call_one(), mesh.beside.call_one()]
     by_port = mesh.by_port.call_one()
     mesh.with_a_task.call_one().get(timeout=EVENT_S)
-    assert not any(future.is_done() for future in (*waiting, by_port))
+    for future in (*waiting, by_port):
+        assert_pending(future)
     assert mesh.let_go_on.call_one().get(timeout=EVENT_S)
     assert [future.get(timeout=EVENT_S) for future in (*waiting, by_port)] == [True, True, "later"]
 

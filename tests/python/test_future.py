@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
+import threading
+import time
 import warnings
 from typing import Any
 
@@ -47,6 +50,23 @@ def test_bad_timeouts_are_refused_before_anything_starts(timeout: float) -> None
     with pytest.raises(ValueError, match="invalid timeout"):
         future.get(timeout=timeout)
     assert started == []
+
+
+def test_a_limit_may_be_of_centuries_and_two_threads_may_wait() -> None:
+    port, receiver = Channel.open()
+    future = receiver.recv()
+    got: list[Any] = []
+    threads = [threading.Thread(target=lambda: got.append(future.get(timeout=1e10))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    assert future._receiver is not None
+    end = time.monotonic() + EVENT_S
+    while not future._receiver._lock.locked() and time.monotonic() < end:
+        os.sched_yield()
+    port.send(1)
+    for thread in threads:
+        thread.join(EVENT_S)
+    assert got == [1, 1]
 
 
 def test_a_timeout_consumes_nothing() -> None:

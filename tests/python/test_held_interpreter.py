@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import EVENT_S, Failures, wait_gone
+from conftest import EVENT_S, Failures, assert_pending, wait_gone
 from monarch.actor import Actor, SupervisionError, endpoint
 from monarch.config import configured
 
@@ -27,8 +28,8 @@ class Holder(Actor):
         return os.getpid()
 
     @endpoint
-    def hold(self, seconds: float) -> float:
-        """Returns the longest time for which no other thread ran Python."""
+    def hold(self, seconds: float, fifo: str | None = None) -> float:
+        """Returns the longest time for which no other thread ran Python; tells a pipe when that begins."""
         gaps, done = [0.0], threading.Event()
 
         def tick() -> None:
@@ -40,7 +41,13 @@ class Holder(Actor):
 
         ticking = threading.Thread(target=tick)
         ticking.start()
+        told = -1 if fifo is None else os.open(fifo, os.O_WRONLY)
+        # From here to the sleep no other thread gets the lock, and so none runs once the pipe is told.
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e6)
+        libc.write(told, b"x", 1)
         libc.usleep(int(seconds * 1e6))
+        sys.setswitchinterval(interval)
         done.set()
         ticking.join()
         return max(gaps)
@@ -70,21 +77,24 @@ def holders(spawn_procs: Callable[..., Any]) -> Any:
 
 
 def test_a_held_lock_is_no_death_and_others_go_on(
-    spawn_procs: Callable[..., Any], failures: Failures
+    spawn_procs: Callable[..., Any], fifo: str, failures: Failures
 ) -> None:
     procs = spawn_procs({"gpus": 2})
     holders, beside = procs.spawn("holders", Holder), procs.spawn("beside", Holder)
     pids = holders.pid.call().get(timeout=EVENT_S).values()
     held, free = holders.slice(gpus=0), holders.slice(gpus=1)
     started = time.monotonic()
-    holding = held.hold.call_one(HOLD_S)
+    holding = held.hold.call_one(HOLD_S, fifo)
+    with open(fifo, "rb", buffering=0) as told:
+        assert told.read(1) == b"x"
     waiting = beside.slice(gpus=0).pid.call_one()
     answered = 0
     while time.monotonic() - started < HOLD_S / 2:
         assert free.pid.call_one().get(timeout=EVENT_S) == pids[1]
         answered += 1
     assert answered > 20
-    assert not waiting.is_done() and not holding.is_done()
+    assert_pending(waiting)
+    assert_pending(holding)
     assert holding.get(timeout=EVENT_S) > HOLD_S - 0.5
     assert waiting.get(timeout=EVENT_S) == pids[0]
     assert holders.pid.call().get(timeout=EVENT_S).values() == pids

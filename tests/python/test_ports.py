@@ -114,8 +114,10 @@ def test_an_explicit_port_can_send_an_exception(sends: Any) -> None:
 
 
 def test_a_port_whose_receiver_is_gone_harms_nobody(sends: Any, failures: Failures) -> None:
-    port, receiver = Channel.open()
-    del receiver
+    opened, receiver = Channel.open()
+    port = pickle.loads(pickle.dumps(opened))
+    # The original holds the inbox, too.
+    del opened, receiver
     one = sends.slice(gpus=0)
     one.send_to.call_one(port, 1, 2).get(timeout=EVENT_S)
     assert one.rank.call_one().get(timeout=EVENT_S) == 0

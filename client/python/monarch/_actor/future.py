@@ -205,7 +205,8 @@ class Future(Generic[R]):
             receiver.cancel()
         return cancelled
 
-    def is_done(self) -> bool:
+    def is_settled(self) -> bool:
+        """Whether get() has nothing to wait for. An answer settles nothing before somebody waits for it."""
         return self._state != _PENDING
 
     def feed(self, message: Message | None) -> None:

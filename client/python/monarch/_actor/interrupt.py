@@ -6,7 +6,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 
 
@@ -61,11 +61,18 @@ _SLEEP_MAX_S = 0.5
 
 def wait_interruptibly(event: threading.Event, timeout: float | None) -> None:
     """`event.wait(timeout)` that ends by a Ctrl-C at whatever moment that comes."""
-    if timeout is None:
-        while not event.wait(_SLEEP_MAX_S):
-            pass
-        return
-    deadline = time.monotonic() + timeout
-    while not event.wait(max(0.0, min(_SLEEP_MAX_S, deadline - time.monotonic()))):
-        if time.monotonic() >= deadline:
-            return
+    _in_sleeps(event.wait, None if timeout is None else time.monotonic() + timeout)
+
+
+def acquire_interruptibly(lock: threading.Lock, deadline: float | None) -> bool:
+    """The same for a lock, until a monotonic time; whether it was acquired."""
+    return _in_sleeps(lambda seconds: lock.acquire(timeout=seconds), deadline)
+
+
+def _in_sleeps(sleep: Callable[[float], bool], deadline: float | None) -> bool:
+    while True:
+        left = _SLEEP_MAX_S if deadline is None else max(0.0, deadline - time.monotonic())
+        if sleep(min(left, _SLEEP_MAX_S)):
+            return True
+        if left <= _SLEEP_MAX_S and deadline is not None:
+            return False

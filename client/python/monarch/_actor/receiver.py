@@ -9,6 +9,8 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
+from monarch._actor.interrupt import acquire_interruptibly
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 class Consumer(Protocol):
     """Takes messages until it has enough."""
 
-    def is_done(self) -> bool: ...
+    def is_settled(self) -> bool: ...
 
     # None: no more messages will come.
     def feed(self, message: Message | None) -> None: ...
@@ -111,12 +113,12 @@ class Receiver:
         deadline = None if timeout is None else time.monotonic() + timeout
         # At first without keyword arguments, which cost more than the lock.
         free = self._lock.acquire(False)
-        if not free and not self._lock.acquire(timeout=-1 if timeout is None else timeout):
+        if not free and not acquire_interruptibly(self._lock, deadline):
             return
         try:
             if self._cookie is not None:
                 self._disarm()
-            while not consumer.is_done():
+            while not consumer.is_settled():
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
                 message = self.runtime.receive(self.inbox, left)
                 if message is None and not self.inbox.finished():
@@ -179,7 +181,7 @@ class Receiver:
             return
         try:
             while waiters:
-                if waiters[0].is_done():
+                if waiters[0].is_settled():
                     waiters.popleft()
                     continue
                 message = self.inbox.try_pop()

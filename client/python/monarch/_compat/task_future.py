@@ -140,7 +140,7 @@ class TaskFuture(Future[R]):
             raise ValueError("Future was consumed.")
         raise ValueError("already converted into a synchronous future; use get()")
 
-    def is_done(self) -> bool:
+    def is_settled(self) -> bool:
         return isinstance(self._status, (_Complete, _Exception))
 
     def __repr__(self) -> str:
