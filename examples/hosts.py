@@ -10,6 +10,7 @@ import tempfile
 from monarch.actor import (
     Actor,
     Channel,
+    HostMesh,
     Port,
     attach_to_workers,
     context,
@@ -50,6 +51,19 @@ class Member(Actor):
         return current_size()
 
 
+def use(hosts: HostMesh) -> None:
+    procs = hosts.spawn_procs({"cpus": 2})
+    members = procs.spawn("members", Member)
+    print(f"sizes {members.world.call().get().get(0)}")
+
+    first = members.slice(hosts=0, cpus=0)
+    port = first.open_sum.call_one().get()
+    for where in members.send_part.call(port).get().values():
+        print(f"a part came from {where}")
+    print(f"the world has {first.sum.call_one(len(members)).get()} members")
+    hosts.shutdown().get()
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         # Between machines an address is tcp://HOST:PORT.
@@ -59,19 +73,12 @@ def main() -> None:
             subprocess.Popen([sys.executable, "-c", WORKER, address], stderr=subprocess.DEVNULL)
             for address in addresses
         ]
-
-        hosts = attach_to_workers(workers=addresses, ca="trust_all_connections")
-        procs = hosts.spawn_procs({"cpus": 2})
-        members = procs.spawn("members", Member)
-        print(f"sizes {members.world.call().get().get(0)}")
-
-        first = members.slice(hosts=0, cpus=0)
-        port = first.open_sum.call_one().get()
-        for where in members.send_part.call(port).get().values():
-            print(f"a part came from {where}")
-        print(f"the world has {first.sum.call_one(len(members)).get()} members")
-
-        hosts.shutdown().get()
+        try:
+            use(attach_to_workers(workers=addresses, ca="trust_all_connections"))
+        except BaseException:
+            for worker in workers:
+                worker.terminate()
+            raise
         print(f"worker loops ended with {[worker.wait() for worker in workers]}")
 
 

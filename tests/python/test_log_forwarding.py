@@ -43,6 +43,10 @@ class Printer(Actor):
             emit(text + " %s", emit.__name__)
 
     @endpoint
+    def close(self):
+        sys.stdout.close()
+
+    @endpoint
     def die(self, data):
         os.write(1, data)
         os.write(2, b"last words")
@@ -220,6 +224,19 @@ procs.stop().get()
         ("second", "info"),
         ("second", "error"),
     ]
+
+
+def test_processes_may_have_closed_their_stdout(run: Run) -> None:
+    done = run("""
+procs, printer = spawn()
+printer.close.call_one().get()
+option(procs, stream_to_client=True)
+from monarch.actor import context
+assert [mesh.name for mesh in context().actor_instance.owned if not mesh.is_procs] == ["printer"]
+printer.say.call_one("to stderr", err=True).get()
+procs.stop().get()
+""")
+    assert re.fullmatch(PREFIX + r"\[0\] to stderr\n", done.err)
 
 
 def test_pending_lines_are_printed_at_the_end_of_the_program(run: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import sys
@@ -37,9 +38,12 @@ class LogControl(Actor):
             logging.getLogger().setLevel(level)
         if token is not None:
             for stream, fd in ((sys.stdout, 1), (sys.stderr, 2)):
-                if stream is not None:
-                    stream.flush()
-                os.write(fd, SYNC + token + b"\n")
+                # A program may have closed either.
+                with contextlib.suppress(OSError, ValueError):
+                    if stream is not None:
+                        stream.flush()
+                with contextlib.suppress(OSError):
+                    os.write(fd, SYNC + token + b"\n")
 
 
 def spawn_control(mesh: ProcMesh) -> ActorMesh[Any]:
@@ -55,10 +59,12 @@ def flush(mesh: ProcMesh, output: MeshOutput) -> None:
     """Prints all that the mesh's processes have printed so far; blocks for it."""
     token = next_token()
     control = spawn_control(mesh)
-    control.apply.call(None, token).get(timeout=SYNC_S)
-    wait_synced(mesh, output, token)
-    output.flush()
-    control.stop().get()
+    try:
+        control.apply.call(None, token).get(timeout=SYNC_S)
+        wait_synced(mesh, output, token)
+        output.flush()
+    finally:
+        control.stop()
 
 
 def wait_synced(mesh: ProcMesh, output: MeshOutput, token: bytes) -> None:
