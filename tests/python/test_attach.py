@@ -341,13 +341,16 @@ def test_to_kill_a_job_is_no_failure_of_what_was_spawned_on_its_hosts(job: Any, 
     probes = procs.spawn("probes", Probe)
     pids = pids_of(probes)
     starting = hosts.spawn_procs({"gpus": 2}).spawn("starting", Probe)
+    other_python = hosts.slice(hosts=0).with_python_executable(sys.executable)
+    pids += pids_of(other_python.spawn_procs().spawn("probes", Probe))
     made.kill()
     assert all_gone(pids)
     for mesh in (probes, starting):
         with pytest.raises(RuntimeError):
             mesh.pid.call().get(timeout=EVENT_S)
-    with pytest.raises(RuntimeError, match="HostMesh has already been shut down"):
-        hosts.spawn_procs()
+    for given_back in (hosts, other_python):
+        with pytest.raises(RuntimeError, match="HostMesh has already been shut down"):
+            given_back.spawn_procs()
     # A host that goes unannounced is one, and comes last.
     other = job(1)
     lost = other.state(cached_path=None).hosts.spawn_procs(name="lost")

@@ -7,10 +7,11 @@ import os
 import threading
 import time
 import types
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from conftest import EVENT_S, Failures
+from gate import Gate, pass_gate
 from monarch._actor import owned
 from monarch.actor import Actor, ActorError, Channel, Port, SupervisionError, context, endpoint, this_host
 from sample_actors import Counter
@@ -43,6 +44,12 @@ class Gated(Actor):
     def append(self, text: str) -> list[str]:
         self.log.append(text)
         return self.log
+
+
+class Busy(Actor):
+    @endpoint
+    def pass_gate(self, path: str) -> None:
+        pass_gate(path)
 
 
 class HangingCleanup(Actor):
@@ -272,6 +279,69 @@ def test_a_bootstrap_function_that_leaves_fails_the_mesh_only(spawn_procs: Any, 
     with pytest.raises(ActorError, match="the bootstrap function ended with SystemExit"):
         spawn_procs({"gpus": 1}, bootstrap=bootstrap).initialized.get(timeout=EVENT_S)
     assert failures.seen == []
+
+
+def test_a_second_stop_waits_for_what_the_first_one_waits_for(
+    spawn_procs: Any, gate: Gate, caplog: pytest.LogCaptureFixture
+) -> None:
+    mesh = spawn_procs({"gpus": 1}).spawn("busy", Busy)
+    mesh.pass_gate.broadcast(gate.path)
+    first, second = mesh.stop(), mesh.stop()
+    with pytest.raises(TimeoutError):
+        second.get(timeout=0.2)
+    gate.let_pass()
+    for stop in (first, second):
+        stop.get(timeout=EVENT_S)
+    assert caplog.messages == []
+
+
+def test_a_stop_of_processes_that_cannot_be_asked_for_raises(
+    spawn_procs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    procs = spawn_procs({"gpus": 1})
+    procs.initialized.get(timeout=EVENT_S)
+
+    def refuse(self: Any, reason: str) -> None:
+        raise RuntimeError("no daemon")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(procs._core), "end_procs", refuse)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="no daemon"):
+                procs.stop().get(timeout=EVENT_S)
+    procs._core.end_procs("after all")
+
+
+def test_a_stop_of_processes_takes_their_actors_off_what_is_owned(spawn_procs: Any) -> None:
+    before = list(context().actor_instance.owned)
+    procs = spawn_procs({"gpus": 1})
+    procs.spawn("counter", Counter).add.call_one().get(timeout=EVENT_S)
+    procs.stop().get(timeout=EVENT_S)
+    assert context().actor_instance.owned == before
+
+
+def test_an_owner_ends_although_a_part_of_what_it_owns_cannot_be_asked_to() -> None:
+    ended: list[str] = []
+
+    class Mesh:
+        is_procs = False
+
+        def __init__(self, name: str, *, asks: bool = True, answers: bool = True) -> None:
+            self.name, self.asks, self.answers = name, asks, answers
+
+        def begin_stop(self, reason: str) -> Any:
+            if not self.asks:
+                raise RuntimeError("no daemon")
+            return self.wait
+
+        def wait(self, deadline: float) -> None:
+            if not self.answers:
+                raise TimeoutError
+            ended.append(self.name)
+
+    meshes = [Mesh("a"), Mesh("b", asks=False), Mesh("c", answers=False), Mesh("d")]
+    owned.stop_owned(cast("Any", types.SimpleNamespace(owned=meshes)), "over")
+    assert ended == ["a", "d"]
 
 
 def test_what_an_actor_owns_stops_actors_first_and_within_one_limit() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -12,6 +13,7 @@ from monarch._actor.actor import Actor, check_class
 from monarch._actor.answers import collect_done, failure_error
 from monarch._actor.endpoint import Endpoint, EndpointProperty, NotAnEndpoint
 from monarch._actor.future import Future
+from monarch._actor.interrupt import acquire_interruptibly
 from monarch._actor.mesh_trait import MeshTrait
 from monarch._actor.owned import stop_actor_s, warn_late
 from monarch._actor.pickling import Reference
@@ -49,7 +51,9 @@ class ActorMeshCore:
         self.owner: Instance | None = None
         self.owner_address: Address | None = None
         self.stopped: dict[str, Any] | None = None
-        self.running: set[int] = set()  # ranks that had not stopped when the time for it was over
+        self.running: set[int] = set()  # ranks that were asked to stop, and did not say that they have
+        self._stop_lock = threading.Lock()
+        self._stopping: Stopping = lambda deadline: None
         self.endpoints: dict[str, EndpointProperty] = {}
         self.proc_mesh: ProcMesh | None = None  # that it was spawned on
 
@@ -64,19 +68,24 @@ class ActorMeshCore:
         self.created = Future._from_receiver(Receiver(owner.runtime, answers), collect_done(count, error))
 
     def begin_stop(self, reason: str) -> Stopping:
-        """Asks all members to end."""
-        if self.stopped is not None or self.readiness.error is not None or self.owner is None:
-            return lambda deadline: None
-        owner = self.owner
+        """Asks all members to end; once: all who ask wait for the same."""
+        with self._stop_lock:
+            if self.stopped is None and self.readiness.error is None and self.owner is not None:
+                self._stopping = self._ask_to_stop(self.owner, reason)
+            return self._stopping
+
+    def _ask_to_stop(self, owner: Instance, reason: str) -> Stopping:
         self.stopped = self._stopped_by(reason)
         runtime = owner.runtime
         calls: list[Inbox] = []
+        reading = threading.Lock()
 
         def send() -> None:
             runtime.remove_owned_mesh(owner.actor, self.actor, self.name)
             count = len(self.procs)
             call = runtime.open_call(owner.actor, count)
             calls.append(call)
+            self.running.update(range(count))
             targets = _runtime.Targets([(*proc, self.actor) for proc in self.procs], range(count))
             meta = _runtime.encode_value({"reason": reason})
             runtime.send(owner.actor, _runtime.STOP_ACTOR, targets, _runtime.NONE, meta, [], call)
@@ -86,16 +95,19 @@ class ActorMeshCore:
 
         def wait(deadline: float) -> None:
             self.readiness.wait_over(max(0.0, deadline - time.monotonic()))
-            if not calls:
+            # An inbox has one reader at a time.
+            if not calls or not acquire_interruptibly(reading, deadline):
                 return
-            call = calls[0]
-            self.running = set(range(len(self.procs)))
-            while self.running and runtime.wait(call, max(0.0, deadline - time.monotonic())):
-                answer = call.try_pop()
-                if answer is None:  # The session is over.
-                    self.running.clear()
-                    break
-                self.running.discard(answer.rank)
+            try:
+                call = calls[0]
+                while self.running and runtime.wait(call, max(0.0, deadline - time.monotonic())):
+                    answer = call.try_pop()
+                    if answer is None:  # The session is over.
+                        self.running.clear()
+                        break
+                    self.running.discard(answer.rank)
+            finally:
+                reading.release()
 
         return wait
 
@@ -120,8 +132,8 @@ class ActorMeshCore:
         self.readiness.post(remove, lambda error: None)
 
     def stop(self, reason: str) -> None:
-        if self.owner is not None and self in self.owner.owned:
-            self.owner.owned.remove(self)
+        if self.owner is not None:
+            self.owner.release(self)
         self.readiness.wait()
         self.begin_stop(reason)(time.monotonic() + stop_actor_s())
         if self.running:
@@ -212,7 +224,15 @@ class ActorMesh(Reference, MeshTrait, Generic[T]):
     def initialized(self) -> Future[None]:
         """Done when the actors exist in their processes; their `__init__` may still run."""
         core = self._core
-        return core.created or Future._from_function(core.readiness.wait)
+
+        def wait() -> None:
+            if core.created is not None:
+                core.created.get()
+            else:
+                core.readiness.wait()
+
+        # One for each who asks: whoever cancels it leaves the creation alone.
+        return Future._from_function(wait)
 
     def stop(self, reason: str = "stopped by client") -> Future[None]:
         """Stops the actors: first what they own, then their `__cleanup__(None)`. Done when all are gone."""
@@ -244,7 +264,7 @@ class ActorMesh(Reference, MeshTrait, Generic[T]):
     def __reduce__(self) -> Any:
         core = self._core
         core.readiness.wait_to_refer()
-        if core.created is not None and not core.created.is_done():
+        if core.created is not None and not core.created.is_settled():
             # Whoever gets the reference may call before the spawner's own messages have made the actors.
             core.created._wait(None)
         described = (core.name, core.cls, core.actor, core.procs, core.owner_label, core.owner_address)

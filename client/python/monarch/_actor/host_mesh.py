@@ -83,7 +83,7 @@ class HostMesh(Reference, MeshTrait):
             self._core.python_executable = path
             return HostMesh(self._core, self._shape, owned=True)
         self._core.readiness.wait()
-        return HostMesh(HostMeshCore(self._core.hosts, Readiness.done(), path), self._shape)
+        return HostMesh(self._core.with_executable(path), self._shape)
 
     def spawn_procs(
         self,
@@ -275,8 +275,7 @@ def _spawn(
         if functions:
             set_up(owner, mesh, functions)
     except Exception as error:
-        if core in owner.owned:
-            owner.owned.remove(core)
+        owner.release(core)
         if core.output is not None:
             core.output.finish(0.0)
         if core.procs:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from monarch._actor.future import Future
+from monarch._actor.owned import GONE, wait_for_all
 from monarch._actor.readiness import Readiness
 from monarch._config.layers import layers
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 SHUT_DOWN = "HostMesh has already been shut down"
 # Between a shutdown's TERM and KILL.
 _KILL_AFTER_MS = 1000
-# Codes of a host that is not there any more, which is what was asked for.
-_GONE = ("NOT_FOUND", "UNAVAILABLE")
 
 
 def on_each_host(requests: list[Callable[[], Any]]) -> list[Any]:
@@ -44,14 +43,24 @@ class HostMeshCore:
         self.readiness = readiness
         self.python_executable = python_executable  # None: that of the spawner
         self.is_shut_down = False
+        self._origin: HostMeshCore | None = None  # of a view with another interpreter: whose hosts they are
         self._lock = threading.Lock()
         self._spawned: list[ProcMeshCore] = []
 
+    def with_executable(self, path: str) -> HostMeshCore:
+        """The same hosts, which are ready, for a reference whose processes run another interpreter."""
+        view = HostMeshCore(self.hosts, Readiness.done(), path)
+        view._origin = self._origin or self
+        return view
+
     def check_open(self) -> None:
-        if self.is_shut_down:
+        if (self._origin or self).is_shut_down:
             raise RuntimeError(SHUT_DOWN)
 
     def add_spawned(self, procs: ProcMeshCore) -> None:
+        if self._origin is not None:
+            self._origin.add_spawned(procs)
+            return
         with self._lock:
             self.check_open()
             self._spawned = [*(core for core in self._spawned if not core.stopped), procs]
@@ -61,8 +70,7 @@ class HostMeshCore:
         with self._lock:
             spawned, self._spawned = self._spawned, []
         stopping = [core.leave_and_stop(reason) for core in spawned]
-        for wait in stopping:
-            wait(time.monotonic())
+        wait_for_all(stopping, time.monotonic())
 
     def give_up(self, reason: str) -> None:
         """Before the hosts are taken away on purpose: what ends with them was stopped, and has not failed."""
@@ -90,7 +98,7 @@ class HostMeshCore:
         failed = [
             f"{host.hex()[:8]}: {result}"
             for host, result in zip(hosts, results, strict=True)
-            if isinstance(result, Exception) and getattr(result, "code", "") not in _GONE
+            if isinstance(result, Exception) and getattr(result, "code", "") not in GONE
         ]
         if failed:
             raise RuntimeError(f"{len(failed)} host(s) could not be shut down: {'; '.join(failed)}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from monarch._config.layers import layers
@@ -10,6 +12,10 @@ from monarch._config.layers import layers
 if TYPE_CHECKING:
     from monarch._actor.context import Instance
     from monarch._actor.proc_mesh import ProcMeshCore
+
+
+# Codes of an error that says that what was to end is not there any more.
+GONE = ("NOT_FOUND", "UNAVAILABLE")
 
 
 def stop_actor_s() -> float:
@@ -36,7 +42,20 @@ class Owned(Protocol):
 
 
 class Stopping(Protocol):
+    # Raises what kept the end from being asked for; TimeoutError if nobody answers.
     def __call__(self, deadline: float) -> None: ...
+
+
+def wait_for_all(stopping: Iterable[Stopping], deadline: float) -> None:
+    """Waits for each, whatever became of the others; then raises the first error."""
+    first: Exception | None = None
+    for wait in stopping:
+        try:
+            wait(deadline)
+        except Exception as error:
+            first = first or error
+    if first is not None:
+        raise first
 
 
 def stop_owned(instance: Instance, reason: str) -> None:
@@ -45,8 +64,11 @@ def stop_owned(instance: Instance, reason: str) -> None:
     deadline = time.monotonic() + stop_actor_s()
     for procs in (False, True):
         stopping = []
+        # What cannot be asked for an end has a dead daemon or a session that is over, and ends with that; the owner
+        # goes on ending.
         for mesh in owned:
             if mesh.is_procs == procs:
-                stopping.append(mesh.begin_stop(reason))
-        for wait in stopping:
-            wait(deadline)
+                with contextlib.suppress(Exception):
+                    stopping.append(mesh.begin_stop(reason))
+        with contextlib.suppress(Exception):
+            wait_for_all(stopping, deadline)

@@ -19,7 +19,7 @@ from monarch._actor.context import Instance, context
 from monarch._actor.errors import ActorError
 from monarch._actor.future import Future
 from monarch._actor.mesh_trait import MeshTrait, point_shape
-from monarch._actor.owned import warn_late
+from monarch._actor.owned import GONE, warn_late
 from monarch._actor.readiness import Readiness
 from monarch._actor.shape import Region, Shape, Slice
 from monarch._actor.signature import signature_of
@@ -28,7 +28,7 @@ from monarch._config.layers import layers
 if TYPE_CHECKING:
     from monarch._actor.host_mesh import HostMesh
     from monarch._actor.log_stream import MeshOutput
-    from monarch._actor.owned import Stopping
+    from monarch._actor.owned import Owned, Stopping
     from monarch._runtime import Inbox, Proc
 
 P = ParamSpec("P")
@@ -58,18 +58,31 @@ class ProcMeshCore:
         self.pids: list[int] = []
         self.owner = owner  # None: a reference
         self.stopped = False
+        self._stop_lock = threading.Lock()
+        self._stopping: Stopping = lambda deadline: None
         self.output: MeshOutput | None = None  # with forwarding, in the client that spawned the processes
 
     def begin_stop(self, reason: str) -> Stopping:
-        """Stops the processes on a thread of its own, for the control plane's requests block."""
-        if self.owner is None or self.stopped or self.readiness.error is not None:
-            return lambda deadline: None
-        self.stopped = True
+        """Stops the processes, once; all who ask wait for the same."""
+        with self._stop_lock:
+            if self.owner is not None and not self.stopped and self.readiness.error is None:
+                self.stopped = True
+                self._stopping = self._stop_in_background(reason)
+            return self._stopping
+
+    def _stop_in_background(self, reason: str) -> Stopping:
+        """On a thread of its own, for the control plane's requests block."""
 
         def stop() -> None:
             self.readiness.wait_over()
-            if self.readiness.error is None:
+            if self.readiness.error is not None:
+                return
+            try:
                 self.end_procs(reason)
+            except RuntimeError as error:
+                # A daemon that is gone has taken them along.
+                if getattr(error, "code", "") not in GONE:
+                    raise
 
         stopping = Future._from_function(stop, eager=True)
 
@@ -77,6 +90,7 @@ class ProcMeshCore:
             # Longer than the daemon's own ladder takes, and so only for a daemon that does not answer.
             limit = layers.seconds("process_exit_timeout") + layers.seconds("proc_stop_max_idle")
             stopping._wait(max(0.0, deadline - time.monotonic()) + limit)
+            stopping.get()  # It is settled: raises what went wrong.
 
         return wait
 
@@ -93,19 +107,22 @@ class ProcMeshCore:
         had_its_time = time.monotonic() - started >= grace_s  # else the session ended meanwhile
         for end in ends:
             # The daemon adds what it took to end it.
-            asked, _, how = end["reason"].partition("; ")
+            how = end["reason"].removeprefix(f"{reason}; ")
             late = end["code"] in (_SIGTERM, _SIGKILL)
-            if how and asked == reason and (had_its_time or not late):
+            if how != end["reason"] and (had_its_time or not late):
                 what = f"did not leave within {grace_s:g} s" if late else "crashed when it was stopped"
                 who = f"process {end['pid']} of mesh {self.name!r} {end['rank_label']} on {end['host_name']}"
                 warn_late(f"{who} {what}: {how}")
         if self.output is not None:
             self.output.finish(_OUTPUT_S)
+        if self.owner is not None:
+            for mesh in self._actors_of_owner():
+                self.owner.release(mesh)
 
     def leave_and_stop(self, reason: str) -> Stopping:
         """As begin_stop, for who stops the mesh before its owner ends."""
-        if self.owner is not None and self in self.owner.owned:
-            self.owner.owned.remove(self)
+        if self.owner is not None:
+            self.owner.release(self)
         return self.begin_stop(reason)
 
     def stop(self, reason: str) -> None:
@@ -117,9 +134,13 @@ class ProcMeshCore:
         if owner is None or self.stopped:
             return
         self.stopped = True
-        for mesh in [mesh for mesh in owner.owned if mesh is self or mesh.is_on(self)]:
-            owner.owned.remove(mesh)
+        for mesh in (self, *self._actors_of_owner()):
+            owner.release(mesh)
             mesh.disown(reason)
+
+    def _actors_of_owner(self) -> list[Owned]:
+        owned = [] if self.owner is None else self.owner.owned
+        return [mesh for mesh in owned if mesh.is_on(self)]
 
     def is_on(self, procs: ProcMeshCore) -> bool:
         return False
@@ -232,8 +253,7 @@ class ProcMesh(pickling.Reference, MeshTrait):
             core.readiness.set_ready()
 
         def fail(error: BaseException) -> None:
-            if core in owner.owned:
-                owner.owned.remove(core)
+            owner.release(core)
             text = f"error spawning actor mesh: {error}"
             for rank in range(count):
                 owner.runtime.fail_call(created, rank, {"kind": "start_failed", "mesh": name, "reason": text})
@@ -336,15 +356,17 @@ class ProcMesh(pickling.Reference, MeshTrait):
                 stacklevel=2,
             )
         control = log_control.spawn_control(self)
-        token = None if output is None else log_control.next_token()
-        await control.apply.call(level, token)
-        if output is not None and token is not None:
-            await Future._from_function(lambda: log_control.wait_synced(self, output, token))
-            prefix = bool(layers.effective["prefix_with_rank"])
-            output.set_options(streaming=stream_to_client, window=aggregate_window_sec, prefix=prefix)
-            if stream_to_client:
-                log_control.flush_after_cells(self, output)
-        await control.stop()
+        try:
+            token = None if output is None else log_control.next_token()
+            await control.apply.call(level, token)
+            if output is not None and token is not None:
+                await Future._from_function(lambda: log_control.wait_synced(self, output, token))
+                prefix = bool(layers.effective["prefix_with_rank"])
+                output.set_options(streaming=stream_to_client, window=aggregate_window_sec, prefix=prefix)
+                if stream_to_client:
+                    log_control.flush_after_cells(self, output)
+        finally:
+            await control.stop()
 
     async def __aenter__(self) -> ProcMesh:
         if self._core.stopped:

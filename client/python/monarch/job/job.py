@@ -64,10 +64,12 @@ class JobTrait(ABC):
     def kill(self) -> None:
         """Gives the hosts back: all that runs there ends, which is no failure of what this program spawned there."""
         handed_out, self._handed_out = self._handed_out, []
-        for mesh in handed_out:
-            mesh._core.give_up("its job was killed")
-        self._kill()
-        self._apply_id = None
+        try:
+            for mesh in handed_out:
+                mesh._core.give_up("its job was killed")
+        finally:
+            self._kill()
+            self._apply_id = None
 
     @abstractmethod
     def _create(self, client_script: str | None) -> None: ...
