@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -195,9 +196,39 @@ class HostMesh(Reference, MeshTrait):
         return Future._from_function(stop)
 
     async def sync_workspace(self, workspace: Any, conda: bool = False, auto_reload: bool = False) -> None:
-        raise NotImplementedError(
-            "copying a workspace to the hosts is not supported yet; use a file system that all hosts share"
-        )
+        """Makes `$WORKSPACE_DIR` of each host what the workspace's directories are here, and returns when all have it.
+
+        What is equal is not copied; what is in the hosts' copies and not here is removed. A host whose directories
+        cannot be brought up to date keeps them as they were.
+
+        Args:
+            workspace: a `monarch.tools.config.Workspace`: local directories, and the place of each on the hosts.
+            conda: also copies the active conda environment, which is not supported: NotImplementedError if there is one.
+            auto_reload: reloads modules of the workspace whose files have changed, in the processes that were
+                spawned through this mesh.
+
+        RuntimeError names the hosts that failed and why; slices and unpickled meshes cannot do it. An OSError is about a
+        local directory.
+        """
+        from monarch.tools.config.workspace import Workspace
+
+        if not isinstance(workspace, Workspace):
+            raise TypeError(f"workspace is a monarch.tools.config.Workspace, not {workspace!r}")
+        if not self._owned:
+            raise RuntimeError(
+                "cannot call sync_workspace on a sliced host mesh, one that was sent to an actor, or this_host(): use the "
+                "mesh that attach_to_workers or a job returned"
+            )
+        self._core.check_open()
+        if conda and os.environ.get("CONDA_PREFIX"):
+            raise NotImplementedError(
+                "sync_workspace does not copy conda environments: create the environment on the hosts and use "
+                "with_python_executable, or share it between them"
+            )
+        if workspace.dirs:
+            from monarch._workspace.sync import sync_workspace
+
+            await sync_workspace(self, workspace, auto_reload)
 
     async def __aenter__(self) -> HostMesh:
         self._core.check_open()

@@ -65,6 +65,14 @@ class HostMeshCore:
             self.check_open()
             self._spawned = [*(core for core in self._spawned if not core.stopped), procs]
 
+    def spawned(self) -> list[ProcMeshCore]:
+        """The processes that were spawned through this mesh and are up; waits for those that are being started."""
+        with self._lock:
+            spawned = list(self._spawned)
+        for core in spawned:
+            core.readiness.wait_over()
+        return [core for core in spawned if not core.stopped and core.readiness.error is None]
+
     def stop_procs(self, reason: str) -> None:
         """Ends the processes that were spawned through this mesh; blocks until they are gone."""
         with self._lock:
