@@ -79,6 +79,7 @@ void AppendReport(const FailureEvent& event, int depth, std::string& out) {
   out += event.Summary();
   AppendBlock("last lines of stderr", event.stderr_tail, indent, out);
   AppendBlock("traceback", event.traceback, indent, out);
+  AppendBlock("native back-trace", event.backtrace, indent, out);
   if (event.cause.empty()) return;
   absl::StrAppend(&out, "\n", indent, "caused by: ");
   if (depth + 1 >= kCausesShownMax) {

@@ -40,8 +40,9 @@ struct FailureEvent {
   std::string phase;  // kStartFailed: accepted, launched, connected, ready
   std::string
       reason;  // one line for people; for kException the exception's last line, for kStopped the reason
-  std::string stderr_tail;          // last lines, when known
-  std::string traceback;            // when known
+  std::string stderr_tail;  // last lines, when known
+  std::string traceback;    // Python's, when known
+  std::string backtrace;    // native frames of a crash, when known: a line of what happened, then one each
   std::vector<FailureEvent> cause;  // 0 or 1: what this failure follows from
 
   // "actor <class> of mesh <mesh> rank 3 {'gpus': 3/8} on <host> (pid 12): killed by signal 9 (SIGKILL)":

@@ -9,30 +9,62 @@
 namespace monarch {
 namespace {
 
+// What is left of a process that held more is told by its owners.
+constexpr size_t kLostActorsMax = 64;
+
 size_t BytesOf(const FailureEvent& event) {
   size_t bytes = sizeof(event);
-  for (const std::string* text : {&event.mesh, &event.rank_label, &event.actor_class, &event.host_name,
-                                  &event.phase, &event.reason, &event.stderr_tail, &event.traceback}) {
+  for (const std::string* text :
+       {&event.mesh, &event.rank_label, &event.actor_class, &event.host_name, &event.phase, &event.reason,
+        &event.stderr_tail, &event.traceback, &event.backtrace}) {
     bytes += text->size();
   }
   for (const FailureEvent& cause : event.cause) bytes += BytesOf(cause);
   return bytes;
 }
 
-size_t BytesOf(const std::optional<FailureEvent>& event) { return event ? BytesOf(*event) : 0; }
+size_t BytesOf(const EventLog::Entry& entry) {
+  size_t bytes = entry.failure ? BytesOf(*entry.failure) : 0;
+  for (const EventLog::LostActor& actor : entry.lost_actors) {
+    bytes += sizeof(actor) + actor.mesh.size() + actor.actor_class.size();
+  }
+  return bytes;
+}
 
 }  // namespace
 
-void EventLog::Add(std::string session, std::string what, std::optional<FailureEvent> failure) {
-  const size_t bytes = BytesOf(failure);
-  while (!entries_.empty() && (entries_.size() == entries_max_ || bytes_ + bytes > bytes_max_)) {
-    bytes_ -= BytesOf(entries_.front().failure);
-    entries_.pop_front();
-  }
+void EventLog::Add(std::string session, std::string what, std::optional<FailureEvent> failure,
+                   std::vector<LostActor> lost_actors) {
+  if (lost_actors.size() > kLostActorsMax) lost_actors.resize(kLostActorsMax);
+  Entry entry{next_cursor_++,
+              std::move(session),
+              std::move(what),
+              std::move(failure),
+              absl::ToUnixMillis(WallTime()),
+              std::move(lost_actors)};
+  const size_t bytes = BytesOf(entry);
+  while (!entries_.empty() && (entries_.size() == entries_max_ || bytes_ + bytes > bytes_max_)) DropOldest();
   bytes_ += bytes;
-  entries_.push_back({next_cursor_++, std::move(session), std::move(what), std::move(failure),
-                      absl::ToUnixMillis(WallTime())});
+  entries_.push_back(std::move(entry));
   for (auto& [id, news] : subscribers_) news();
+}
+
+void EventLog::Complete(const std::string& session, const FailureEvent& failure) {
+  for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
+    if (entry->what != "proc_ended" || entry->session != session || !entry->failure ||
+        entry->failure->actor != failure.actor)
+      continue;
+    bytes_ -= BytesOf(*entry);
+    entry->failure = failure;
+    bytes_ += BytesOf(*entry);
+    break;
+  }
+  while (bytes_ > bytes_max_ && entries_.size() > 1) DropOldest();
+}
+
+void EventLog::DropOldest() {
+  bytes_ -= BytesOf(entries_.front());
+  entries_.pop_front();
 }
 
 EventLog::Batch EventLog::Read(uint64_t after, size_t entries_max) const {

@@ -16,12 +16,19 @@ namespace monarch {
 // Threading: confined to the control loop.
 class EventLog {
  public:
+  // An actor that went with its process.
+  struct LostActor {
+    std::string mesh;
+    uint32_t rank = 0;
+    std::string actor_class;
+  };
   struct Entry {
     uint64_t cursor = 0;
     std::string session;  // hex
     std::string what;
     std::optional<FailureEvent> failure;
     int64_t unix_ms = 0;
+    std::vector<LostActor> lost_actors;  // of "proc_ended", a bounded number of them
   };
   struct Batch {
     uint64_t missed = 0;  // dropped since `after`
@@ -33,7 +40,12 @@ class EventLog {
       : entries_max_(entries_max), bytes_max_(bytes_max) {}
 
   // Drops the oldest entries when full.
-  void Add(std::string session, std::string what, std::optional<FailureEvent> failure = std::nullopt);
+  void Add(std::string session, std::string what, std::optional<FailureEvent> failure = std::nullopt,
+           std::vector<LostActor> lost_actors = {});
+  // More is known of the end of the process that `failure` is about: its entry holds that from now on. Who
+  // has read the entry is not told. Nothing if there is none.
+  void Complete(const std::string& session, const FailureEvent& failure);
+  const std::deque<Entry>& entries() const { return entries_; }
   // At most `entries_max` entries behind cursor `after`.
   Batch Read(uint64_t after, size_t entries_max) const;
   uint64_t last_cursor() const { return next_cursor_ - 1; }
@@ -43,6 +55,8 @@ class EventLog {
   void Unsubscribe(uint64_t id) { subscribers_.erase(id); }
 
  private:
+  void DropOldest();
+
   const size_t entries_max_;
   const size_t bytes_max_;
   size_t bytes_ = 0;

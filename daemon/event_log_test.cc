@@ -39,6 +39,32 @@ TEST_CASE("LongFailuresDisplaceOlderEntries") {
   CHECK(log.Read(0, 100).entries.size() == 1);
 }
 
+TEST_CASE("WhatIsLearnedLaterIsInTheEntryOfTheProcess") {
+  EventLog log(10, 64 << 10);
+  FailureEvent failure;
+  failure.actor = {{HostId::Random(), 3, 1}, 0};
+  FailureEvent other = failure;
+  other.actor.proc.proc = 4;
+  log.Add("s", "proc_ended", failure, {{"mesh", 2, "m.Class"}});
+  log.Add("s", "actor_failed", failure);
+  log.Add("s", "proc_ended", other);
+  failure.stderr_tail = "last words";
+  log.Complete("elsewhere", failure);
+  CHECK(log.entries()[0].failure->stderr_tail.empty());
+  log.Complete("s", failure);
+  CHECK(log.entries()[0].failure->stderr_tail == "last words");
+  CHECK(log.entries()[0].lost_actors[0].mesh == "mesh");
+  CHECK(log.entries()[1].failure->stderr_tail.empty());
+  CHECK(log.entries()[2].failure->stderr_tail.empty());
+  // It counts.
+  failure.stderr_tail = std::string(60 << 10, 'x');
+  log.Complete("s", failure);
+  CHECK(log.entries().size() == 3);
+  failure.stderr_tail += std::string(4 << 10, 'x');
+  log.Complete("s", failure);
+  CHECK(log.entries().size() == 2);
+}
+
 TEST_CASE("SubscribersHearOfNews") {
   EventLog log(2);
   int heard = 0;

@@ -33,6 +33,13 @@ absl::StatusOr<ProcExit> ExitFromBody(const Value& body) {
   exit.signal = static_cast<int>(signal);
   exit.core = body["core"].AsBool().value_or(false);
   exit.stderr_tail = body["stderr"].AsString().value_or("");
+  exit.backtrace = body["backtrace"].AsString().value_or("");
+  const int64_t answer = body["memory_kill"].AsInt().value_or(0);
+  if (answer == static_cast<int64_t>(MemoryVerdict::Answer::kNo) ||
+      answer == static_cast<int64_t>(MemoryVerdict::Answer::kYes)) {
+    exit.memory_kill.answer = static_cast<MemoryVerdict::Answer>(answer);
+  }
+  exit.memory_kill.why = body["memory_note"].AsString().value_or("");
   return exit;
 }
 

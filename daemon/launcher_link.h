@@ -10,6 +10,7 @@
 #include "base/event_loop.h"
 #include "base/ids.h"
 #include "daemon/launcher/launcher_host.h"
+#include "daemon/launcher/memory_kills.h"
 #include "daemon/native_connection.h"
 #include "daemon/process_types.h"
 
@@ -21,6 +22,8 @@ struct ProcExit {
   int signal = 0;
   bool core = false;
   std::string stderr_tail;
+  std::string backtrace;
+  MemoryVerdict memory_kill;
   bool confirmed = false;  // reaped; else read from /proc, where both zero mean "not known yet"
 };
 

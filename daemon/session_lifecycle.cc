@@ -187,6 +187,7 @@ void Session::OnLaunchFailed(uint64_t proc, const std::string& step, const std::
   // Never introduced to anybody, so there is nobody to tell but who asked for it.
   record->death = event;
   record->description.phase = ProcPhase::kExited;
+  context_->events->Add(id_.ToHex(), "proc_ended", event);
   AnswerWaiting(*record);
   Bury(proc, event);
   Rearm();
@@ -215,6 +216,7 @@ void Session::OnExited(uint64_t proc, const ProcExit& exit) {
   FillEnd(*record, exit, &*record->death);
   const FailureEvent event = *record->death;
   Broadcast(ControlType::kProcDetail, record->description.address, event);
+  context_->events->Complete(id_.ToHex(), event);
   Bury(proc, event);
   Rearm();
 }
@@ -232,10 +234,14 @@ FailureEvent Session::BaseEvent(const ProcRecord& record) const {
 }
 
 void Session::FillEnd(const ProcRecord& record, const ProcExit& exit, FailureEvent* event) const {
-  event->code = exit.signal != 0 ? exit.signal : exit.code;
-  event->stderr_tail = exit.stderr_tail;
-  event->reason.clear();
   const StopMachine::Action used = record.stop ? record.stop->strongest() : StopMachine::Action::kNone;
+  // A crash that did not come to its end had to be ended.
+  const bool helped = exit.confirmed && exit.signal == SIGKILL && used == StopMachine::Action::kKill &&
+                      event->kind == FailureKind::kSignalled && event->code != 0;
+  if (!helped) event->code = exit.signal != 0 ? exit.signal : exit.code;
+  event->stderr_tail = exit.stderr_tail;
+  event->backtrace = exit.backtrace;
+  event->reason.clear();
   if (!record.stop_reason.empty()) {
     event->kind = FailureKind::kStopped;
     event->reason = record.stop_reason;
@@ -247,7 +253,12 @@ void Session::FillEnd(const ProcRecord& record, const ProcExit& exit, FailureEve
       absl::StrAppend(&event->reason, "; it left with status ", exit.code);
     }
   } else if (exit.signal != 0) {
-    event->kind = FailureKind::kSignalled;
+    const bool out_of_memory = exit.memory_kill.answer == MemoryVerdict::Answer::kYes;
+    event->kind = out_of_memory ? FailureKind::kOutOfMemory : FailureKind::kSignalled;
+    event->reason = exit.memory_kill.why;
+    // A crash report says first what happened, behind the signal's name.
+    const std::string head = exit.backtrace.substr(0, exit.backtrace.find('\n'));
+    if (const size_t at = head.find(": "); at != std::string::npos) event->reason = head.substr(at + 2);
   } else if (exit.code != 0) {
     event->kind = FailureKind::kExited;
   } else if (exit.confirmed) {
@@ -286,13 +297,20 @@ void Session::Die(uint64_t proc, const ProcExit& exit) {
       .With("proc", proc)
       .With("pid", event.pid)
       .With("how", event.Summary());
-  context_->events->Add(id_.ToHex(), "proc_ended", event);
-  actors_.erase(actors_.lower_bound(ActorAddress{address, 0}),
-                actors_.upper_bound(ActorAddress{address, std::numeric_limits<uint64_t>::max()}));
+  const auto first = actors_.lower_bound(ActorAddress{address, 0});
+  const auto end = actors_.upper_bound(ActorAddress{address, std::numeric_limits<uint64_t>::max()});
+  std::vector<EventLog::LostActor> lost;
+  for (auto it = first; it != end; ++it) {
+    if (!it->second.failed) lost.push_back({it->second.mesh, it->second.rank, it->second.actor_class});
+  }
+  context_->events->Add(id_.ToHex(), "proc_ended", event, std::move(lost));
+  actors_.erase(first, end);
   spawner_.OnDied(*record, event, context_->loop->Now());
   if (!exit.confirmed) {
     StopMachine::Plan plan;
-    plan.kill_after = kDyingMax;
+    // Nothing before that: it may be writing its crash report.
+    plan.can_ask = true;
+    plan.grace = kDyingMax;
     if (record->stop) {
       stopper_.Stop(*record, plan, "", context_->loop->Now());
     } else {

@@ -138,7 +138,7 @@ void Session::TellLocal(const ProcAddress& to, const ControlMessage& message) {
 void Session::OnRemoteEnd(ControlType type, const ProcAddress& proc, const FailureEvent& event) {
   procs_.RecordEnd(proc, event);
   TellAll(type, proc, event);
-  if (type != ControlType::kProcDead) return;
+  if (type != ControlType::kProcDead) return context_->events->Complete(id_.ToHex(), event);
   pauses_.Remove(proc);
   context_->events->Add(id_.ToHex(), "proc_ended", event);
   OwnerDied(proc, event.Summary());

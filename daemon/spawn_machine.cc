@@ -26,13 +26,16 @@ const char* AwaitedAfter(ProcPhase phase) {
 
 // How it ended, said before the kind becomes kStartFailed.
 std::string EndingText(const FailureEvent& event) {
-  if (!event.reason.empty()) return event.reason;
-  if (event.kind == FailureKind::kSignalled) {
+  std::string text;
+  if (event.kind == FailureKind::kSignalled || event.kind == FailureKind::kOutOfMemory) {
     const char* name = sigabbrev_np(event.code);
-    return absl::StrCat("killed by signal ", event.code,
+    text = absl::StrCat("killed by signal ", event.code,
                         name != nullptr ? absl::StrCat(" (SIG", name, ")") : "");
+    if (event.kind == FailureKind::kOutOfMemory) absl::StrAppend(&text, " for lack of memory");
+  } else if (event.reason.empty()) {
+    return absl::StrCat("exited with status ", event.code, " before it was ready");
   }
-  return absl::StrCat("exited with status ", event.code, " before it was ready");
+  return absl::StrCat(text, text.empty() || event.reason.empty() ? "" : ": ", event.reason);
 }
 
 }  // namespace

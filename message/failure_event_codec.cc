@@ -27,6 +27,7 @@ constexpr TextField kTextFields[] = {
     {"reason", &FailureEvent::reason},
     {"stderr_tail", &FailureEvent::stderr_tail},
     {"traceback", &FailureEvent::traceback},
+    {"backtrace", &FailureEvent::backtrace},
 };
 
 absl::Status Bad(absl::string_view key, absl::string_view what) {

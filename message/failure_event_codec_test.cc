@@ -70,6 +70,7 @@ TEST_CASE("FailureEventRoundTripsEveryField") {
   want.reason = "reason";
   want.stderr_tail = "line\nline\n";
   want.traceback = "Traceback";
+  want.backtrace = "#0 f";
   want.code = -5;
   want.rank = std::numeric_limits<uint32_t>::max();
   const auto got = DecodeFailureEvent(EncodeFailureEvent(want));
@@ -88,6 +89,7 @@ TEST_CASE("FailureEventRoundTripsEveryField") {
   CHECK(got->reason == want.reason);
   CHECK(got->stderr_tail == want.stderr_tail);
   CHECK(got->traceback == want.traceback);
+  CHECK(got->backtrace == want.backtrace);
   REQUIRE(got->cause.size() == 1);
   CHECK(got->cause[0].kind == FailureKind::kException);
   CHECK(got->cause[0].reason == "r");

@@ -35,7 +35,8 @@ namespace {
 // flags.
 static_assert(offsetof(pthread_mutex_t, __data.__lock) == 0);
 static_assert(sizeof(pthread_mutex_t{}.__data.__lock) == sizeof(uint32_t));
-static_assert(sizeof(pthread_mutex_t) <= 4096);
+constexpr size_t kAbandonedOffset = 64;  // of the signal's number, behind the mutex
+static_assert(sizeof(pthread_mutex_t) <= kAbandonedOffset);
 
 constexpr size_t kWordsPerThread = FUTEX_WAITV_MAX - 1;  // the last one is the thread's own
 constexpr size_t kLifelineBytes = 4096;
@@ -314,6 +315,20 @@ absl::Status HoldLifeline(uint8_t* page) {
   pthread_mutexattr_destroy(&attributes);
   if (error == 0) error = pthread_mutex_lock(mutex);
   return error == 0 ? absl::OkStatus() : ErrnoStatus("hold the life-line", error);
+}
+
+void AbandonLifeline(uint8_t* page, int signal) {
+  Word(*reinterpret_cast<uint32_t*>(page + kAbandonedOffset)).store(static_cast<uint32_t>(signal));
+  auto* word = reinterpret_cast<uint32_t*>(page);
+  Word(*word).fetch_or(FUTEX_OWNER_DIED);
+  syscall(SYS_futex, word, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+}
+
+int AbandonedBy(const uint8_t* page) {
+  // Read only; atomic_ref of C++20 takes no const.
+  auto* word = reinterpret_cast<uint32_t*>(const_cast<uint8_t*>(page) + kAbandonedOffset);
+  const uint32_t signal = Word(*word).load();
+  return signal < NSIG ? static_cast<int>(signal) : 0;
 }
 
 absl::StatusOr<std::unique_ptr<LifelineWatcher>> LifelineWatcher::Create(DiedCallback died) {

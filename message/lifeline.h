@@ -19,6 +19,13 @@ namespace monarch {
 // has died.
 absl::Status HoldLifeline(uint8_t* page);
 
+// In the process whose life-line `page` is, on any thread, also in a signal handler: it will not live on, but
+// end by `signal`. The watcher is woken now and not when the kernel is done with the process.
+// Async-signal-safe.
+void AbandonLifeline(uint8_t* page, int signal);
+// The signal by which the process of the page says that it ends; 0: it has said nothing.
+int AbandonedBy(const uint8_t* page);
+
 // Sleeps on up to many life-lines (127 a thread) and tells of each death once. The kernel wakes one waiter
 // only, so a life-line has one watcher. Threading: Watch and Unwatch from any thread, also in `died`; `died`
 // runs on a watcher thread, with more than 127 life-lines on several at a time, and must not block. The

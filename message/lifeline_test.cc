@@ -138,6 +138,28 @@ TEST_CASE("KilledProcessIsToldOnce") {
   CHECK_FALSE(watch.died.Receive(0));
 }
 
+TEST_CASE("AnAbandonedLifelineIsToldWhileItsProcessStillRuns") {
+  Doorbell doorbell = MakeDoorbell();
+  Channel<char> ready;
+  Channel<char> go;
+  Child child(Holder(doorbell, ready, [&] {
+    if (!go.Receive()) return 1;
+    AbandonLifeline(doorbell.lifeline_page(), SIGABRT);
+    return WaitForEver();
+  }));
+  REQUIRE(ready.Receive());
+  Watch watch;
+  REQUIRE(watch.watcher->Watch(5, Memfd(doorbell)).ok());
+  CHECK(AbandonedBy(doorbell.lifeline_page()) == 0);
+  go.Send('g');
+  CHECK(watch.died.Receive() == 5);
+  CHECK(AbandonedBy(doorbell.lifeline_page()) == SIGABRT);
+  // Its true end is no second one.
+  child.Kill();
+  child.Reap();
+  CHECK_FALSE(watch.died.Receive(0));
+}
+
 TEST_CASE("KilledProcessWithMuchMemoryIsTold") {
   Doorbell doorbell = MakeDoorbell();
   Channel<char> ready;

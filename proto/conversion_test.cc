@@ -28,6 +28,7 @@ FailureEvent FullEvent() {
   event.reason = "killed";
   event.stderr_tail = "line\n";
   event.traceback = "frame\n";
+  event.backtrace = "#0 f";
   return event;
 }
 
@@ -46,6 +47,7 @@ void RequireEqual(const FailureEvent& a, const FailureEvent& b) {
   REQUIRE(a.reason == b.reason);
   REQUIRE(a.stderr_tail == b.stderr_tail);
   REQUIRE(a.traceback == b.traceback);
+  REQUIRE(a.backtrace == b.backtrace);
   REQUIRE(a.cause.size() == b.cause.size());
   for (size_t i = 0; i < a.cause.size(); ++i) RequireEqual(a.cause[i], b.cause[i]);
 }
@@ -75,10 +77,10 @@ TEST_CASE("FailureEventRoundTripsEveryField") {
   event.cause[0].reason = "why";
   const v1::FailureEvent proto = ToProto(event);
   // A field added to the message must be added to the converter and to this test.
-  REQUIRE(v1::FailureEvent::descriptor()->field_count() == 15);
+  REQUIRE(v1::FailureEvent::descriptor()->field_count() == 16);
   std::vector<const google::protobuf::FieldDescriptor*> set;
   proto.GetReflection()->ListFields(proto, &set);
-  REQUIRE(set.size() == 15);
+  REQUIRE(set.size() == 16);
   RequireEqual(*FromProto(proto), event);
 }
 

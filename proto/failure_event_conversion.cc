@@ -40,6 +40,7 @@ absl::StatusOr<FailureEvent> FromProtoAt(const v1::FailureEvent& event, int dept
   out.reason = event.reason();
   out.stderr_tail = event.stderr_tail();
   out.traceback = event.traceback();
+  out.backtrace = event.backtrace();
   for (const v1::FailureEvent& cause : event.cause()) {
     MONARCH_ASSIGN_OR_RETURN(FailureEvent converted, FromProtoAt(cause, depth + 1));
     out.cause.push_back(std::move(converted));
@@ -65,6 +66,7 @@ v1::FailureEvent ToProto(const FailureEvent& event) {
   out.set_reason(event.reason);
   out.set_stderr_tail(event.stderr_tail);
   out.set_traceback(event.traceback);
+  out.set_backtrace(event.backtrace);
   for (const FailureEvent& cause : event.cause) *out.add_cause() = ToProto(cause);
   return out;
 }

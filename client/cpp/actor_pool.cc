@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "client/cpp/runtime/crash_handler.h"
 
 namespace monarch {
 namespace {
@@ -70,6 +71,7 @@ std::shared_ptr<ActorStrand> ActorPool::NextReady() {
 }
 
 void ActorPool::ThreadMain() {
+  UseCrashStack();
   while (std::shared_ptr<ActorStrand> strand = NextReady()) {
     if (strand->Run(kMessagesPerTurn)) {
       MutexLock lock(mu_);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "client/cpp/runtime/failure_detail.h"
 #include "client/cpp/session.h"
 
 namespace monarch {
@@ -16,5 +17,9 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(ConnectOptions options) 
 Client::~Client() { session_->End(); }
 
 HostMesh Client::this_host() const { return HostMesh(session_); }
+
+FailureEvent Client::WithDetail(const FailureEvent& event, absl::Duration timeout) const {
+  return monarch::WithDetail(session_->runtime().get(), event, timeout);
+}
 
 }  // namespace monarch

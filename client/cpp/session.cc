@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/cpp/runtime/failure_detail.h"
 #include "message/control_message.h"
 
 namespace monarch {
@@ -17,6 +18,9 @@ namespace {
 
 // What a client's end waits for: TERM at once, KILL after a second, and a margin.
 constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(3);
+
+// A report without the last words of the dead is worth little, but it has to come.
+constexpr absl::Duration kDetailTimeout = absl::Seconds(2);
 
 // Not by exit(): it would destroy statics under threads that use them, and a session among them would wait
 // for this very thread.
@@ -101,7 +105,7 @@ void Session::WatchFailures(Watch& watch) {
       const std::optional<Message> message = watch.root->TryPop();
       if (!message.has_value()) break;
       if (message->header.kind != FrameKind::kActorFailed) continue;
-      const FailureEvent event = EventOf(*message);
+      const FailureEvent event = WithDetail(watch.runtime.get(), EventOf(*message), kDetailTimeout);
       if (!watch.on_failure(event)) EndProgram(event);
     }
   }

@@ -5,6 +5,7 @@
 #include "absl/time/time.h"
 #include "base/log.h"
 #include "client/cpp/actor_pool.h"
+#include "client/cpp/runtime/crash_handler.h"
 #include "client/cpp/runtime/runtime.h"
 #include "client/cpp/worker_flag.h"
 #include "monarch/actor.h"
@@ -18,6 +19,9 @@ int RunWorker(const ActorTypes& types) {
   if (!runtime.ok()) {
     LogError("worker", "could not start").With("status", runtime.status().ToString());
     return 1;
+  }
+  if (const absl::Status installed = InstallCrashHandler(); !installed.ok()) {
+    LogWarning("worker", "crashes will not be reported").With("status", installed.ToString());
   }
   const size_t threads = std::clamp<size_t>(std::thread::hardware_concurrency(), 2, 8);
   ActorPool pool(runtime->get(), &types, threads);

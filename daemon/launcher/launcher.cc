@@ -180,8 +180,8 @@ absl::Status Launcher::DoLaunch(const LaunchRequest& request, ScopedFd daemon_so
   OutputSource source{request.label.empty() ? request.proc.ToString() : request.label, ""};
   if (!request.output_tag.empty()) source.marker = absl::StrCat(request.output_tag, " ", request.proc.proc);
   auto worker = std::make_unique<Worker>(
-      Worker::Context{loop_, lifelines_.get(), obituaries_.get(), output_.get(), this}, key, request.proc,
-      std::move(source));
+      Worker::Context{loop_, lifelines_.get(), obituaries_.get(), output_.get(), &memory_kills_, this}, key,
+      request.proc, std::move(source), cgroup_.LeafDirectory(request.proc));
   const WorkerBoot boot{*session_, request.proc, request.token, request.boot};
   MONARCH_RETURN_IF_ERROR(worker->Start(SpecFor(request, daemon_socket.get()), boot, failure));
   workers_.emplace(key, std::move(worker));

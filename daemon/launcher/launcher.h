@@ -105,6 +105,7 @@ class Launcher : private Worker::Events, private SessionEnd::Host, private Worke
   uint64_t next_key_ = 1;
   SessionEnd end_;
   WorkerRemains remains_;
+  MemoryKills memory_kills_{MemoryKills::FindShared()};
   std::vector<uint32_t> end_requests_;
   bool gone_sent_ = false;
   bool reap_armed_ = false;

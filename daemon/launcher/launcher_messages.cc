@@ -229,9 +229,15 @@ absl::StatusOr<WorkerDying> ParseWorkerDying(const Value& body) {
 }
 
 Value ToBody(const WorkerExit& exit) {
-  return Value::Map{{"proc", ToValue(exit.proc)},         {"code", exit.status.code},
-                    {"signal", exit.status.signal},       {"core", exit.status.core},
-                    {"stderr", ToUtf8(exit.stderr_tail)}, {"maxrss_kib", exit.maxrss_kib}};
+  return Value::Map{{"proc", ToValue(exit.proc)},
+                    {"code", exit.status.code},
+                    {"signal", exit.status.signal},
+                    {"core", exit.status.core},
+                    {"stderr", ToUtf8(exit.stderr_tail)},
+                    {"backtrace", ToUtf8(exit.backtrace)},
+                    {"memory_kill", static_cast<int>(exit.memory_kill.answer)},
+                    {"memory_note", ToUtf8(exit.memory_kill.why)},
+                    {"maxrss_kib", exit.maxrss_kib}};
 }
 
 absl::StatusOr<WorkerExit> ParseWorkerExit(const Value& body) {
@@ -242,6 +248,12 @@ absl::StatusOr<WorkerExit> ParseWorkerExit(const Value& body) {
   if (!core.ok()) return Named("core", core.status());
   exit.status.core = *core;
   MONARCH_ASSIGN_OR_RETURN(exit.stderr_tail, Text(body, "stderr"));
+  MONARCH_ASSIGN_OR_RETURN(exit.backtrace, Text(body, "backtrace"));
+  MONARCH_ASSIGN_OR_RETURN(const int64_t answer, Int(body, "memory_kill"));
+  if (answer < 0 || answer > static_cast<int64_t>(MemoryVerdict::Answer::kYes))
+    return absl::InvalidArgumentError(absl::StrCat("memory_kill: ", answer));
+  exit.memory_kill.answer = static_cast<MemoryVerdict::Answer>(answer);
+  MONARCH_ASSIGN_OR_RETURN(exit.memory_kill.why, Text(body, "memory_note"));
   MONARCH_ASSIGN_OR_RETURN(exit.maxrss_kib, Int(body, "maxrss_kib"));
   return exit;
 }

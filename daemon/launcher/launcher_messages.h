@@ -9,6 +9,7 @@
 #include "base/ids.h"
 #include "daemon/launcher/child_process.h"
 #include "daemon/launcher/exit_status.h"
+#include "daemon/launcher/memory_kills.h"
 #include "message/control_message.h"
 
 namespace monarch {
@@ -56,6 +57,8 @@ struct WorkerExit {
   ProcAddress proc;
   ExitStatus status;
   std::string stderr_tail;
+  std::string backtrace;
+  MemoryVerdict memory_kill;  // of SIGKILL
   int64_t maxrss_kib = 0;
 };
 

@@ -66,9 +66,12 @@ TEST_CASE("OtherMessagesSurviveTheRoundTrip") {
       ParseWorkerDying(Travelled(ToBody(WorkerDying{Proc(), {0, 9, false}})));
   REQUIRE(dying.ok());
   CHECK(dying->cause.signal == 9);
-  const absl::StatusOr<WorkerExit> exit =
-      ParseWorkerExit(Travelled(ToBody(WorkerExit{Proc(), {0, 6, true}, "x\xff", 77})));
+  const absl::StatusOr<WorkerExit> exit = ParseWorkerExit(Travelled(ToBody(
+      WorkerExit{Proc(), {0, 6, true}, "x\xff", "#0 f", {MemoryVerdict::Answer::kYes, "counted"}, 77})));
   REQUIRE(exit.ok());
+  CHECK(exit->backtrace == "#0 f");
+  CHECK(exit->memory_kill.answer == MemoryVerdict::Answer::kYes);
+  CHECK(exit->memory_kill.why == "counted");
   CHECK(exit->status == ExitStatus{0, 6, true});
   CHECK(exit->maxrss_kib == 77);
   const absl::StatusOr<WorkerBoot> boot =

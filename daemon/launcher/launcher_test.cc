@@ -133,10 +133,10 @@ TEST_CASE("GarbageFromAWorkerClosesItsSocketOnly") {
 TEST_CASE("KeepsTheLastStderrLines") {
   LauncherFixture f;
   f.LaunchOk(
-      f.Shell("i=0; while [ $i -lt 50 ]; do echo line $i >&2; i=$((i+1)); done; printf end >&2; exit 1"));
+      f.Shell("i=0; while [ $i -lt 80 ]; do echo line $i >&2; i=$((i+1)); done; printf end >&2; exit 1"));
   const std::string tail = f.AwaitExit().stderr_tail;
   CHECK(tail.substr(0, 8) == "line 31\n");
-  CHECK(tail.substr(tail.size() - 11) == "line 49\nend");
+  CHECK(tail.substr(tail.size() - 11) == "line 79\nend");
 }
 
 TEST_CASE("AGrandchildThatHoldsThePipesDelaysNoExit") {

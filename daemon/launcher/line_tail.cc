@@ -20,6 +20,17 @@ void LineTail::Add(std::string_view bytes) {
   }
 }
 
-std::string LineTail::Text() const { return ToUtf8(absl::StrJoin(lines_, "\n")); }
+std::string LineTail::Text() const {
+  std::deque<std::string> shown;
+  size_t bytes = 0;
+  for (auto line = lines_.rbegin(); line != lines_.rend(); ++line) {
+    shown.push_front(ToUtf8(*line));
+    bytes += shown.front().size() + 1;
+    if (bytes <= options_.text_bytes_max + 1) continue;
+    shown.pop_front();
+    break;
+  }
+  return absl::StrJoin(shown, "\n");
+}
 
 }  // namespace monarch

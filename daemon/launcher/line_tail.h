@@ -12,8 +12,9 @@ namespace monarch {
 class LineTail {
  public:
   struct Options {
-    size_t lines_max = 20;
-    size_t line_bytes_max = 800;  // lines_max times this stays well below a control packet
+    size_t lines_max = 50;
+    size_t line_bytes_max = 800;
+    size_t text_bytes_max = 24 << 10;  // the last lines that fit; well below a control packet
   };
 
   explicit LineTail(Options options) : options_(options) {}

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "daemon/launcher/process_stat.h"
+#include "message/lifeline.h"
 
 namespace monarch {
 
@@ -61,7 +62,17 @@ void Obituaries::LifelineFired(uint64_t key) {
     proc = found->second.proc;
     stat = ReadProcessStat(found->second.pid);
   }
-  if (stat) Died(proc, ExitStatus::FromWaitStatus(stat->exit_code));
+  if (!stat) return;
+  const ExitStatus cause = ExitStatus::FromWaitStatus(stat->exit_code);
+  Died(proc, cause.known() ? cause : Announced(proc));
+}
+
+ExitStatus Obituaries::Announced(const ProcAddress& proc) {
+  MutexLock lock(mu_);
+  const auto found = doorbells_.find(proc);
+  ExitStatus status;
+  if (found != doorbells_.end()) status.signal = AbandonedBy(found->second.lifeline_page());
+  return status;
 }
 
 void Obituaries::Died(const ProcAddress& proc, const ExitStatus& cause) {

@@ -40,6 +40,8 @@ class Obituaries {
   // On the watcher's thread: reads the cause, and tells.
   void LifelineFired(uint64_t key);
   void Died(const ProcAddress& proc, const ExitStatus& cause);
+  // What the process itself has said of its end, which is still to come; unknown if it has said nothing.
+  ExitStatus Announced(const ProcAddress& proc);
   void Forget(const ProcAddress& proc);
 
  private:

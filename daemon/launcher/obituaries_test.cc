@@ -11,6 +11,8 @@
 #include <thread>
 #include <tuple>
 
+#include "message/lifeline.h"
+
 namespace monarch {
 namespace {
 
@@ -76,6 +78,21 @@ TEST_CASE("AWorkerThatSpoilsItsOwnLifelineIsNotCalledDead") {
   f.obituaries->LifelineFired(1);
   CHECK_FALSE(f.board.EndOf(kVictim).has_value());
   CHECK_FALSE(f.OtherIsTold());
+}
+
+TEST_CASE("AWorkerThatSaysOfWhatItDiesIsBelieved") {
+  Fixture f;
+  REQUIRE(HoldLifeline(f.victim.lifeline_page()).ok());
+  CHECK_FALSE(f.obituaries->Announced(kVictim).known());
+  AbandonLifeline(f.victim.lifeline_page(), SIGSEGV);
+  CHECK(f.obituaries->Announced(kVictim) == ExitStatus{0, SIGSEGV, false});
+  // It still runs: what the kernel has of it is no cause yet.
+  f.obituaries->Watch(1, kVictim, getpid());
+  f.obituaries->LifelineFired(1);
+  CHECK(f.board.EndOf(kVictim) == SIGSEGV);
+  CHECK(f.OtherIsTold());
+  AbandonLifeline(f.victim.lifeline_page(), 4711);
+  CHECK_FALSE(f.obituaries->Announced(kVictim).known());
 }
 
 TEST_CASE("ANumberThatMayBeReapedIsNotLookedUp") {

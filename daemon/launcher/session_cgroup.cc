@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
@@ -58,6 +59,12 @@ absl::StatusOr<std::string> OwnDirectory() {
   return OwnCgroupDirectory(ReadText("/proc/self/mountinfo"), ReadText("/proc/self/cgroup"));
 }
 
+// Whether `word` is in a list with commas; the empty list has the empty word.
+bool Lists(const std::string& list, std::string_view word) {
+  const std::vector<std::string> words = absl::StrSplit(list, ',');
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
 // A killed process leaves its directories behind, and a worker may make more below its own: deepest first.
 bool RemoveTree(const std::string& directory) {
   std::error_code error;
@@ -69,15 +76,20 @@ bool RemoveTree(const std::string& directory) {
 
 }  // namespace
 
-absl::StatusOr<std::string> OwnCgroupDirectory(std::string_view mountinfo, std::string_view cgroup) {
+absl::StatusOr<std::string> OwnCgroupDirectory(std::string_view mountinfo, std::string_view cgroup,
+                                               std::string_view controller) {
   std::string own;
   for (const std::string& line : std::vector<std::string>(absl::StrSplit(std::string(cgroup), '\n'))) {
-    if (absl::StartsWith(line, "0::")) own = line.substr(3);
+    // number, controllers (none: version 2), path
+    const std::vector<std::string> fields = absl::StrSplit(line, absl::MaxSplits(':', 2));
+    if (fields.size() == 3 && Lists(fields[1], controller)) own = fields[2];
   }
-  if (own.empty()) return absl::NotFoundError("in no version 2 cgroup");
+  if (own.empty()) return absl::NotFoundError("in no such cgroup");
+  const char* const type = controller.empty() ? " - cgroup2 " : " - cgroup ";
   for (const std::string& line : std::vector<std::string>(absl::StrSplit(std::string(mountinfo), '\n'))) {
-    if (!absl::StrContains(line, " - cgroup2 ")) continue;
+    if (!absl::StrContains(line, type)) continue;
     const std::vector<std::string> fields = absl::StrSplit(line, ' ');
+    if (!controller.empty() && !Lists(fields.back(), controller)) continue;
     // id, parent, device, root of the mount in its filesystem, mount point
     if (fields.size() < 5) continue;
     const std::string root = fields[3] == "/" ? "" : fields[3];
@@ -85,7 +97,7 @@ absl::StatusOr<std::string> OwnCgroupDirectory(std::string_view mountinfo, std::
     const std::string below = own.substr(root.size());
     return absl::StrCat(fields[4], below == "/" ? "" : below);
   }
-  return absl::NotFoundError("no version 2 cgroup mounted");
+  return absl::NotFoundError("no such cgroup mounted");
 }
 
 absl::StatusOr<SessionCgroup> SessionCgroup::Create(const SessionId& session) {

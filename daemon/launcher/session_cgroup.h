@@ -31,6 +31,8 @@ class SessionCgroup {
   const std::string& path() const { return path_; }
   // The file by which a worker enters a leaf of its own, made here; empty if there is none.
   std::string ProcsFileFor(const ProcAddress& proc);
+  // Where that leaf is; empty if there is no cgroup.
+  std::string LeafDirectory(const ProcAddress& proc) const { return exists() ? LeafOf(proc) : std::string(); }
   // All processes of a worker's leaf, and of what the worker made below it.
   std::vector<pid_t> LeafMembers(const ProcAddress& proc) const;
   // Kills them at once; false if this kernel cannot.
@@ -51,8 +53,9 @@ class SessionCgroup {
   std::string path_;
 };
 
-// Directory of this process's version 2 cgroup from the texts of /proc/self/mountinfo and /proc/self/cgroup;
-// NotFound.
-absl::StatusOr<std::string> OwnCgroupDirectory(std::string_view mountinfo, std::string_view cgroup);
+// Directory of this process's cgroup from the texts of /proc/self/mountinfo and /proc/self/cgroup: the
+// version 2 one, or the version 1 one of `controller`. NotFound.
+absl::StatusOr<std::string> OwnCgroupDirectory(std::string_view mountinfo, std::string_view cgroup,
+                                               std::string_view controller = "");
 
 }  // namespace monarch

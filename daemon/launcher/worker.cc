@@ -39,8 +39,9 @@ absl::Status MakePipe(ScopedFd* read_end, ScopedFd* write_end) {
 
 }  // namespace
 
-Worker::Worker(const Context& context, uint64_t key, ProcAddress proc, OutputSource source)
-    : context_(context), key_(key), proc_(proc), source_(std::move(source)) {}
+Worker::Worker(const Context& context, uint64_t key, ProcAddress proc, OutputSource source,
+               std::string cgroup)
+    : context_(context), key_(key), proc_(proc), source_(std::move(source)), cgroup_(std::move(cgroup)) {}
 
 Worker::~Worker() {
   if (waiting_) context_.loop->Cancel(wait_timer_);
@@ -68,7 +69,7 @@ absl::Status Worker::OpenChannel(ScopedFd* worker_end) {
 
 std::unique_ptr<OutputDrain> Worker::MakeDrain(OutputStream stream, ScopedFd pipe) {
   return std::make_unique<OutputDrain>(context_.loop, std::move(pipe), [this, stream](std::string lines) {
-    if (stream == OutputStream::kStderr) stderr_tail_.Add(lines);
+    if (stream == OutputStream::kStderr) last_words_.Add(lines);
     context_.output->Add(stream, source_, std::move(lines));
   });
 }
@@ -146,7 +147,8 @@ void Worker::LifelineFired() {
   const std::optional<ProcessStat> stat = ReadProcessStat(child_.pid);
   if (!stat) return;
   const bool is_zombie = stat->state == 'Z' || stat->state == 'X';
-  Tell(report_.LifelineFired(ExitStatus::FromWaitStatus(stat->exit_code), is_zombie));
+  const ExitStatus cause = ExitStatus::FromWaitStatus(stat->exit_code);
+  Tell(report_.LifelineFired(cause.known() ? cause : context_.obituaries->Announced(proc_), is_zombie));
 }
 
 void Worker::OnPidfd() {
@@ -186,9 +188,15 @@ void Worker::Tell(const DeathReport::Step& step) {
       Tell(report_.WaitIsOver());
     });
   }
-  if (step.exited) {
-    context_.events->OnExited(*this, {proc_, *step.exited, stderr_tail_.Text(), maxrss_kib_});
-  }
+  if (!step.exited) return;
+  WorkerExit exit;
+  exit.proc = proc_;
+  exit.status = *step.exited;
+  exit.stderr_tail = last_words_.Stderr();
+  exit.maxrss_kib = maxrss_kib_;
+  if (exit.status.signal != 0) exit.backtrace = last_words_.Backtrace();
+  if (exit.status.signal == SIGKILL) exit.memory_kill = context_.memory_kills->Judge(cgroup_);
+  context_.events->OnExited(*this, exit);
 }
 
 void Worker::Signal(int signal) {

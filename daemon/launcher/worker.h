@@ -12,8 +12,9 @@
 #include "daemon/launcher/child_process.h"
 #include "daemon/launcher/control_channel.h"
 #include "daemon/launcher/death_report.h"
+#include "daemon/launcher/last_words.h"
 #include "daemon/launcher/launcher_messages.h"
-#include "daemon/launcher/line_tail.h"
+#include "daemon/launcher/memory_kills.h"
 #include "daemon/launcher/obituaries.h"
 #include "daemon/launcher/output_drain.h"
 #include "daemon/launcher/session_output.h"
@@ -43,11 +44,12 @@ class Worker {
     LifelineWatcher* lifelines = nullptr;
     Obituaries* obituaries = nullptr;
     SessionOutput* output = nullptr;
+    MemoryKills* memory_kills = nullptr;
     Events* events = nullptr;
   };
 
-  // `key`: names it to the watcher of life-lines.
-  Worker(const Context& context, uint64_t key, ProcAddress proc, OutputSource source);
+  // `key`: names it to the watcher of life-lines. `cgroup`: the directory of its own one; empty: it has none.
+  Worker(const Context& context, uint64_t key, ProcAddress proc, OutputSource source, std::string cgroup);
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -85,12 +87,12 @@ class Worker {
   const uint64_t key_;
   const ProcAddress proc_;
   const OutputSource source_;
+  const std::string cgroup_;
 
   // Confined to the loop.
   StartedChild child_;
   std::unique_ptr<ControlChannel> channel_;
-  LineTail stderr_tail_{
-      LineTail::Options{}};  // before the drains, which give out their last line at their end
+  LastWords last_words_;  // before the drains, which give out their last line at their end
   std::unique_ptr<OutputDrain> out_;
   std::unique_ptr<OutputDrain> err_;
   DeathReport report_;

@@ -16,6 +16,9 @@ class AdminService final : public v1::AdminService::CallbackService {
                                       v1::GetStatusResponse* response) override;
   grpc::ServerUnaryReactor* GetTree(grpc::CallbackServerContext* context, const v1::GetTreeRequest* request,
                                     v1::GetTreeResponse* response) override;
+  grpc::ServerUnaryReactor* GetFailures(grpc::CallbackServerContext* context,
+                                        const v1::GetFailuresRequest* request,
+                                        v1::GetFailuresResponse* response) override;
 
  private:
   DaemonContext* const context_;

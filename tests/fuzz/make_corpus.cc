@@ -171,7 +171,7 @@ void WriteLauncherMessages(Corpus* corpus) {
   write("launch", ControlType::kLaunch, ToBody(launch));
   write("failed", ControlType::kLaunchFailed, ToBody(LaunchFailure{kProc, "exec", 2, "no such file"}));
   write("dying", ControlType::kDying, ToBody(WorkerDying{kProc, {0, 9, false}}));
-  write("exited", ControlType::kExited, ToBody(WorkerExit{kProc, {3, 0, true}, "last line", 77}));
+  write("exited", ControlType::kExited, ToBody(WorkerExit{kProc, {3, 0, true}, "last line", "#0 f", {}, 77}));
   write("boot", ControlType::kBoot, ToBody(WorkerBoot{session, kProc, "token", "boot"}));
 }
 

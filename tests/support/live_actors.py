@@ -27,6 +27,8 @@ from monarch.actor import (
 
 __all__ = [
     "Broken",
+    "Owning",
+    "Raising",
     "Victim",
     "flood",
     "pickled",
@@ -71,6 +73,10 @@ class Victim(Actor):
     @endpoint
     def die(self, how: str) -> None:
         end_process(how)
+
+    @endpoint
+    def run(self, code: str) -> None:
+        exec(compile(code, "<run>", "exec"), {})
 
     @endpoint
     def ask(self, other: Any, method: str, *arguments: Any) -> Any:
@@ -149,6 +155,24 @@ class Broken(Actor):
     @endpoint
     def pid(self) -> int:
         return os.getpid()
+
+
+class Raising(Actor):
+    def __init__(self) -> None:
+        raise ValueError("no such thing")
+
+    @endpoint
+    def pid(self) -> int:
+        return os.getpid()
+
+
+class Owning(Actor):
+    """Fails with what it owns."""
+
+    @endpoint
+    def own(self, procs: Any) -> None:
+        self.owned = procs.spawn("owned", Victim)
+        self.owned.ping.call().get(timeout=30)
 
 
 def spawn(count: int) -> Any:

@@ -32,8 +32,21 @@ def failures(count: int, timeout: float = 20) -> list[dict[str, Any]]:
 
 
 def _event(event: Any) -> dict[str, Any]:
-    names = "kind", "code", "rank", "mesh", "actor_class", "pid", "reason", "phase"
-    return {} if event is None else {name: getattr(event, name) for name in names}
+    names = (
+        "kind",
+        "code",
+        "rank",
+        "mesh",
+        "actor_class",
+        "pid",
+        "reason",
+        "phase",
+        "stderr_tail",
+        "backtrace",
+    )
+    if event is None:
+        return {}
+    return {"cause": _event(event.cause), **{name: getattr(event, name) for name in names}}
 
 
 def _error(error: BaseException) -> dict[str, Any]:

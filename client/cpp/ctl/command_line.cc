@@ -12,7 +12,8 @@ constexpr char kFooter[] =
     "Without --address: the system daemon (/run/monarch) and your private daemons are asked, all at once.\n"
     "\n"
     "Exit codes: 0 all answered; 1 no daemon found; 2 wrong usage; 3 a daemon does not answer within the\n"
-    "timeout (the others are shown all the same); 4 a daemon refused to answer.";
+    "timeout (the others are shown all the same); 4 a daemon refused to answer; 5 why: no such failure is "
+    "known.";
 
 }  // namespace
 
@@ -31,11 +32,16 @@ Parsed ParseCommandLine(int argc, const char* const* argv) {
     sub->add_flag("--json", line.json, "Print JSON: the messages of monarch.v1.AdminService");
     sub->fallthrough();
     sub->callback([&line, command] { line.command = command; });
+    return sub;
   };
   add("status", "The daemons: version, age, what each holds, limits that are nearly reached",
       Command::kStatus);
   add("ps", "The processes of all sessions", Command::kPs);
   add("tree", "Sessions, their processes, and their actors below their owners", Command::kTree);
+  add("why", "Why something failed: its causes, and the last words of the process", Command::kWhy)
+      ->add_option(
+          "TARGET", line.target,
+          "A mesh (NAME), a member of it (NAME:RANK), or a process (PID); without it what failed last");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

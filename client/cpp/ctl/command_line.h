@@ -7,10 +7,11 @@
 
 namespace monarch::ctl {
 
-enum class Command { kStatus, kPs, kTree };
+enum class Command { kStatus, kPs, kTree, kWhy };
 
 struct CommandLine {
   Command command = Command::kStatus;
+  std::string target;  // kWhy: of whom; empty: whatever failed last
   bool json = false;
   std::string address;  // empty: all that can be found
   absl::Duration timeout = absl::Seconds(5);

@@ -29,6 +29,7 @@ struct Conversation {
   std::unique_ptr<v1::AdminService::Stub> stub;
   Call<v1::GetStatusResponse> status;
   Call<v1::GetTreeResponse> tree;
+  Call<v1::GetFailuresResponse> failures;
 };
 
 std::shared_ptr<grpc::Channel> OpenChannel(const DaemonPlace& place) {
@@ -74,6 +75,12 @@ std::vector<Snapshot> QueryDaemons(const std::vector<DaemonPlace>& places, const
       with.tree.reader->Finish(&with.tree.response, &with.tree.status, &with.tree);
       ++open;
     }
+    if (options.with_failures) {
+      with.failures.context.set_deadline(deadline);
+      with.failures.reader = with.stub->AsyncGetFailures(&with.failures.context, {}, &queue);
+      with.failures.reader->Finish(&with.failures.response, &with.failures.status, &with.failures);
+      ++open;
+    }
   }
   void* tag = nullptr;
   bool ok = false;
@@ -85,9 +92,11 @@ std::vector<Snapshot> QueryDaemons(const std::vector<DaemonPlace>& places, const
     snapshot.place = places[i];
     snapshot.answer = Failure(conversations[i].status.status, options.timeout);
     if (snapshot.answer.ok()) snapshot.answer = Failure(conversations[i].tree.status, options.timeout);
+    if (snapshot.answer.ok()) snapshot.answer = Failure(conversations[i].failures.status, options.timeout);
     if (snapshot.answer.ok()) {
       snapshot.status = std::move(conversations[i].status.response);
       snapshot.tree = std::move(conversations[i].tree.response);
+      snapshot.failures = std::move(conversations[i].failures.response);
     }
     snapshots.push_back(std::move(snapshot));
   }

@@ -13,14 +13,16 @@ namespace monarch::ctl {
 // Threading: as its fields.
 struct Snapshot {
   DaemonPlace place;
-  absl::Status answer;  // first thing that went wrong; the two below are set only if it is OK
+  absl::Status answer;  // first thing that went wrong; those below are set only if it is OK
   v1::GetStatusResponse status;
-  v1::GetTreeResponse tree;  // only if asked for
+  v1::GetTreeResponse tree;          // only if asked for
+  v1::GetFailuresResponse failures;  // only if asked for
 };
 
 struct QueryOptions {
   absl::Duration timeout = absl::Seconds(5);  // for all of it
   bool with_tree = false;
+  bool with_failures = false;
 };
 
 // Asks all of them at once. One that is dead or hung costs the others nothing: it is marked with Unavailable

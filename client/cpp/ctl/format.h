@@ -13,9 +13,14 @@ std::string FormatStatus(const std::vector<Snapshot>& snapshots);
 std::string FormatPs(const std::vector<Snapshot>& snapshots);
 std::string FormatTree(const std::vector<Snapshot>& snapshots);
 
-// ... and to what programs read: {"daemons": [{"address", "answered", "error" or "status" and "tree"}]}, the
-// messages of proto/monarch/v1/admin.proto in protobuf's JSON form (64-bit numbers are strings).
-std::string FormatJson(const std::vector<Snapshot>& snapshots, bool with_tree);
+// The newest of the failures, and what else failed. `now_unix_ms`: for ages.
+std::string FormatWhy(const std::vector<Snapshot>& snapshots, const std::string& target, int64_t now_unix_ms);
+
+// ... and to what programs read: {"daemons": [{"address", "answered", "error" or "status" and what the
+// command asked for, "tree" or "failures"}]}, the messages of proto/monarch/v1/admin.proto in protobuf's JSON
+// form (64-bit numbers are strings).
+enum class JsonPart { kNone, kTree, kFailures };
+std::string FormatJson(const std::vector<Snapshot>& snapshots, JsonPart part);
 
 // Parts of the above.
 std::string FormatAge(int64_t ms);  // "850ms", "12s", "3m12s", "5h02m", "9d04h"

@@ -28,7 +28,7 @@ std::string Quoted(const std::string& text) {
 
 }  // namespace
 
-std::string FormatJson(const std::vector<Snapshot>& snapshots, bool with_tree) {
+std::string FormatJson(const std::vector<Snapshot>& snapshots, JsonPart part) {
   std::vector<std::string> daemons;
   for (const Snapshot& snapshot : snapshots) {
     std::string text = absl::StrCat("{\"address\":", Quoted(snapshot.place.Address()),
@@ -38,7 +38,8 @@ std::string FormatJson(const std::vector<Snapshot>& snapshots, bool with_tree) {
                       ",\"error\":", Quoted(std::string(snapshot.answer.message())));
     } else {
       absl::StrAppend(&text, ",\"status\":", ToJson(snapshot.status));
-      if (with_tree) absl::StrAppend(&text, ",\"tree\":", ToJson(snapshot.tree));
+      if (part == JsonPart::kTree) absl::StrAppend(&text, ",\"tree\":", ToJson(snapshot.tree));
+      if (part == JsonPart::kFailures) absl::StrAppend(&text, ",\"failures\":", ToJson(snapshot.failures));
     }
     daemons.push_back(absl::StrCat(text, "}"));
   }

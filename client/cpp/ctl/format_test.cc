@@ -111,16 +111,103 @@ TEST_CASE("FormatTree.AnActorWhoseOwnerIsGoneIsBelowTheSession") {
         std::string::npos);
 }
 
+// A trainer's process was killed in a call, and its owner failed with it; before, a process was killed for
+// memory.
+constexpr char kFailures[] = R"_(
+  failures {
+    session: "0123456789abcdef0123456789abcdef" unix_ms: 90000
+    event {
+      kind: FAILURE_KIND_EXCEPTION mesh: "owner" actor_class: "job.Owner" host_name: "node-1" pid: 4720
+      reason: "it did not handle a failure"
+      cause {
+        kind: FAILURE_KIND_SIGNALLED code: 11 mesh: "trainers" rank: 1 rank_label: "{'gpus': 1/2}"
+        actor_class: "job.Trainer" host_name: "node-1" pid: 4721
+        reason: "access to address 0x10, which is not mapped, in thread 4721 \"python\""
+        stderr_tail: "loading\nFatal Python error: Segmentation fault"
+        backtrace: "SIGSEGV: access to address 0x10\n#0 0x7f in job_step+0x4 (libjob.so+0x11)"
+      }
+    }
+  }
+  failures {
+    session: "0123456789abcdef0123456789abcdef" unix_ms: 89000
+    event { kind: FAILURE_KIND_SIGNALLED code: 11 mesh: "p0" rank: 1 host_name: "node-1" pid: 4721 }
+    lost_actors { mesh: "trainers" rank: 1 actor_class: "job.Trainer" }
+  }
+)_";
+
+constexpr char kMemoryFailure[] = R"(
+  failures {
+    session: "0123456789abcdef0123456789abcdef" unix_ms: 60000
+    event {
+      kind: FAILURE_KIND_OUT_OF_MEMORY code: 9 mesh: "p0" rank: 1 rank_label: "{'gpus': 1/2}" host_name: "node-1" pid: 4721
+      reason: "oom_kill in /cg/memory.events rose from 0 to 1" stderr_tail: "step 7\x1b[31m"
+    }
+    lost_actors { mesh: "trainers" rank: 1 actor_class: "job.Trainer" }
+    lost_actors { mesh: "helpers" rank: 0 actor_class: "job.Helper" }
+  }
+)";
+
+Snapshot WithFailures(const std::string& failures) {
+  Snapshot snapshot = Answered("/tmp/monarch-0/a", kStatus, "");
+  REQUIRE(google::protobuf::TextFormat::ParseFromString(failures, &snapshot.failures));
+  return snapshot;
+}
+
+TEST_CASE("FormatWhy.ShowsTheNewestFailureWithItsCauses") {
+  CHECK(FormatWhy({WithFailures(kMemoryFailure), WithFailures(kFailures), Silent("/run/monarch")}, "",
+                  95'000) ==
+        "actor job.Owner of mesh owner rank 0 on node-1 (pid 4720): raised an exception: it did not handle "
+        "a failure\n"
+        "  caused by: actor job.Trainer of mesh trainers rank 1 {'gpus': 1/2} on node-1 (pid 4721): killed "
+        "by signal 11 "
+        "(SIGSEGV): access to address 0x10, which is not mapped, in thread 4721 \"python\"\n"
+        "    last lines of stderr:\n"
+        "      loading\n"
+        "      Fatal Python error: Segmentation fault\n"
+        "    native back-trace:\n"
+        "      SIGSEGV: access to address 0x10\n"
+        "      #0 0x7f in job_step+0x4 (libjob.so+0x11)\n"
+        "  5s ago, session 01234567\n"
+        "\n"
+        "before that: p0:1 6s ago, p0:1 35s ago\n"
+        "daemon at unix:/run/monarch: no answer within 5s\n");
+}
+
+TEST_CASE("FormatWhy.NamesTheActorsThatWentWithAProcess") {
+  CHECK(FormatWhy({WithFailures(kMemoryFailure)}, "trainers", 61'000) ==
+        "proc of mesh p0 rank 1 {'gpus': 1/2} on node-1 (pid 4721): killed by the kernel for lack of "
+        "memory: oom_kill in "
+        "/cg/memory.events rose from 0 to 1\n"
+        "  last lines of stderr:\n"
+        "    step 7?[31m\n"
+        "  its actors: trainers:1 (job.Trainer), helpers:0 (job.Helper)\n"
+        "  1s ago, session 01234567\n");
+}
+
+TEST_CASE("FormatWhy.SaysThatNothingIsKnown") {
+  CHECK(FormatWhy({WithFailures("")}, "", 0) == "no failure is known\n");
+  CHECK(FormatWhy({WithFailures("")}, "p0:\x1b", 0) == "no failure of p0:? is known\n");
+}
+
+TEST_CASE("FormatJson.HoldsTheFailures") {
+  const std::string json = FormatJson({WithFailures(kMemoryFailure)}, JsonPart::kFailures);
+  CHECK(json.find(
+            R"("failures":{"failures":[{"session":"0123456789abcdef0123456789abcdef","unix_ms":"60000",)"
+            R"("event":{"kind":"FAILURE_KIND_OUT_OF_MEMORY","mesh":"p0","rank":1,)") != std::string::npos);
+  CHECK(json.find(R"("lost_actors":[{"mesh":"trainers","rank":1,"actor_class":"job.Trainer"},)") !=
+        std::string::npos);
+}
+
 TEST_CASE("FormatJson.HoldsTheMessagesAndTheErrors") {
   const std::string status = R"(host_name: "n" pid: 7)";
   CHECK(
-      FormatJson({Answered("/d", status, ""), Silent("/run/monarch")}, true) ==
+      FormatJson({Answered("/d", status, ""), Silent("/run/monarch")}, JsonPart::kTree) ==
       R"({"daemons":[{"address":"unix:/d","answered":true,"status":{"host":"","host_name":"n","version":"",)"
       R"("pid":"7","uptime_ms":"0","is_private":false,"sessions":0,"procs":0,"actors":0,"limits":[]},)"
       R"("tree":{"sessions":[]}},{"address":"unix:/run/monarch","answered":false,"code":"DEADLINE_EXCEEDED",)"
       R"("error":"no answer within 5s"}]})"
       "\n");
-  CHECK(FormatJson({}, false) == "{\"daemons\":[]}\n");
+  CHECK(FormatJson({}, JsonPart::kNone) == "{\"daemons\":[]}\n");
 }
 
 TEST_CASE("FormatAge.PicksTwoUnits") {

@@ -2,17 +2,32 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "client/cpp/ctl/command_line.h"
 #include "client/cpp/ctl/daemon_finder.h"
 #include "client/cpp/ctl/daemon_query.h"
 #include "client/cpp/ctl/exit_code.h"
+#include "client/cpp/ctl/failures.h"
 #include "client/cpp/ctl/format.h"
 
 namespace monarch::ctl {
 namespace {
 
+JsonPart PartFor(Command command) {
+  switch (command) {
+    case Command::kStatus:
+      return JsonPart::kNone;
+    case Command::kPs:
+    case Command::kTree:
+      return JsonPart::kTree;
+    case Command::kWhy:
+      return JsonPart::kFailures;
+  }
+  return JsonPart::kNone;
+}
+
 std::string Format(const CommandLine& line, const std::vector<Snapshot>& snapshots) {
-  if (line.json) return FormatJson(snapshots, line.command != Command::kStatus);
+  if (line.json) return FormatJson(snapshots, PartFor(line.command));
   switch (line.command) {
     case Command::kStatus:
       return FormatStatus(snapshots);
@@ -20,6 +35,8 @@ std::string Format(const CommandLine& line, const std::vector<Snapshot>& snapsho
       return FormatPs(snapshots);
     case Command::kTree:
       return FormatTree(snapshots);
+    case Command::kWhy:
+      return FormatWhy(snapshots, line.target, absl::ToUnixMillis(WallTime()));
   }
   return "";
 }
@@ -46,10 +63,14 @@ int Main(int argc, const char* const* argv) {
   }
   QueryOptions options;
   options.timeout = line.timeout;
-  options.with_tree = line.command != Command::kStatus;
-  const std::vector<Snapshot> snapshots = QueryDaemons(places, options);
+  options.with_tree = PartFor(line.command) == JsonPart::kTree;
+  options.with_failures = line.command == Command::kWhy;
+  std::vector<Snapshot> snapshots = QueryDaemons(places, options);
+  bool found = true;
+  if (line.command == Command::kWhy) found = KeepFailuresOf(line.target, &snapshots);
   std::fputs(Format(line, snapshots).c_str(), stdout);
-  return ExitCodeFor(snapshots);
+  const int code = ExitCodeFor(snapshots);
+  return code == kExitOk && !found ? kExitUnknown : code;
 }
 
 }  // namespace

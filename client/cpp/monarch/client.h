@@ -37,6 +37,10 @@ class Client {
   Client& operator=(const Client&) = delete;
 
   HostMesh this_host() const;
+  // The event of a failed call (FailureOf), and its causes, with what became known of a process's death after
+  // the error was raised: last lines of stderr, native back-trace, whether it was for lack of memory. Waits
+  // at most `timeout` for that.
+  FailureEvent WithDetail(const FailureEvent& event, absl::Duration timeout = absl::Seconds(2)) const;
 
  private:
   explicit Client(std::shared_ptr<internal::Session> session) : session_(std::move(session)) {}

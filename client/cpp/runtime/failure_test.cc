@@ -2,10 +2,12 @@
 
 #include <catch2/catch.hpp>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
 #include "base/check.h"
+#include "client/cpp/runtime/failure_detail.h"
 #include "client/cpp/runtime/handshake.h"
 #include "client/cpp/runtime/runtime_fixture.h"
 #include "client/cpp/runtime/start_on.h"
@@ -65,6 +67,65 @@ TEST_CASE("a death fails exactly the calls that waited for it") {
   CHECK(at_once->header.rank == 7);
   CHECK(EventOf(*at_once).stderr_tail == "last words");
   CHECK(absl::IsNotFound(a.DeathOf(c.self()).status()));
+}
+
+TEST_CASE("an event is completed by what comes after the death, its causes too") {
+  Cluster cluster(false);
+  Runtime& a = cluster.Add();
+  Runtime& b = cluster.Add();
+  FailureEvent owner;
+  owner.kind = FailureKind::kException;
+  owner.reason = "not handled";
+  owner.cause = {Signalled()};
+  owner.cause[0].actor = {b.self(), 5};
+  owner.cause[0].mesh = "mine";
+  // Of a process that is not known to be dead nothing is waited for.
+  CHECK(WithDetail(&a, owner, absl::InfiniteDuration()).cause[0].reason == Signalled().reason);
+  cluster.daemon.Kill(b.self(), Signalled());
+  REQUIRE(Eventually([&] { return a.DeathOf(b.self()).ok(); }));
+  CHECK(WithDetail(&a, owner, absl::Milliseconds(1)).cause[0].kind == FailureKind::kSignalled);
+  std::thread later([&] {
+    FailureEvent more = Signalled();
+    more.kind = FailureKind::kOutOfMemory;
+    more.reason = "counted";
+    more.stderr_tail = "last words";
+    more.backtrace = "#0";
+    more.mesh = "of the process";
+    cluster.daemon.Detail(b.self(), more);
+  });
+  const FailureEvent full = WithDetail(&a, owner, kTestTimeout);
+  later.join();
+  CHECK(full.reason == "not handled");
+  const FailureEvent& cause = full.cause[0];
+  CHECK(cause.kind == FailureKind::kOutOfMemory);
+  CHECK(cause.reason == "counted");
+  CHECK(cause.stderr_tail == "last words");
+  CHECK(cause.backtrace == "#0");
+  CHECK(cause.mesh == "mine");
+  CHECK(cause.actor.actor == 5);
+}
+
+TEST_CASE("the daemon gets a failure in one packet, whatever it says") {
+  Cluster cluster(false);
+  Runtime& a = cluster.Add();
+  TestActor failing(a, a.NextActorId(), [](const Message&) {});
+  FailureEvent event;
+  event.kind = FailureKind::kException;
+  std::string signs;
+  for (int i = 0; i < 100 << 10; ++i) signs += "é";
+  // Cuts at even numbers of bytes, from either end, go through a sign.
+  event.reason = "r" + signs;
+  event.traceback = signs + "last line";
+  event.cause = {FailureEvent(event)};
+  event.cause[0].backtrace = "#0" + std::string(200 << 10, 'b');
+  a.EndActor(failing.address().actor, event);
+  REQUIRE(cluster.daemon.AwaitReceived(ControlType::kActorDown, 1));
+  const auto kept = FailureEventFromValue(cluster.daemon.Received(ControlType::kActorDown)[0].body["event"]);
+  REQUIRE(kept.ok());
+  CHECK(kept->traceback.size() > 1000);
+  CHECK(kept->traceback.substr(kept->traceback.size() - 9) == "last line");
+  REQUIRE(kept->cause.size() == 1);
+  CHECK(kept->cause[0].backtrace.substr(0, 3) == "#0b");
 }
 
 TEST_CASE("the launcher's word on the board fails what is pending, without the daemon") {

@@ -177,8 +177,10 @@ class Runtime {
   virtual void RemoveOwnedMesh(uint64_t owner, uint64_t actor, const std::string& mesh) = 0;
   // The same for a mesh of procs, whose name another may have too.
   virtual void RemoveOwnedProcMesh(uint64_t owner, const std::vector<ProcAddress>& procs) = 0;
-  // The event of a proc known to be dead, completed by later detail. NotFound: not known to be dead.
-  virtual absl::StatusOr<FailureEvent> DeathOf(const ProcAddress& proc) = 0;
+  // The event of a proc known to be dead. NotFound: not known to be dead. More becomes known a little later
+  // (see WithDetail): for that it waits at most `timeout`.
+  virtual absl::StatusOr<FailureEvent> DeathOf(const ProcAddress& proc,
+                                               absl::Duration timeout = absl::ZeroDuration()) = 0;
 
   struct Stats {
     uint64_t frames_sent = 0, frames_received = 0, ring_links = 0, relay_links = 0;

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/errno_status.h"
 #include "base/status_macros.h"
+#include "client/cpp/runtime/crash_handler.h"
 #include "client/cpp/runtime/served_actor.h"
 
 namespace monarch {
@@ -324,6 +325,7 @@ void RuntimeImpl::BindPool() {
 void RuntimeImpl::BindActor(uint64_t actor) {
   if (fork_.in_child()) return;
   served_actor = actor;
+  UseCrashStack();
   const uint32_t word = words_->ThreadWord();
   const uint32_t before = actors_.Bind(actor, word);
   if (before != kServiceWord && before != word) doorbell_->RegisterActor(before, 0);

@@ -76,7 +76,7 @@ class RuntimeImpl : public Runtime {
   void AddOwnedMesh(const OwnedMesh& mesh) override;
   void RemoveOwnedMesh(uint64_t owner, uint64_t actor, const std::string& mesh) override;
   void RemoveOwnedProcMesh(uint64_t owner, const std::vector<ProcAddress>& procs) override;
-  absl::StatusOr<FailureEvent> DeathOf(const ProcAddress& proc) override;
+  absl::StatusOr<FailureEvent> DeathOf(const ProcAddress& proc, absl::Duration timeout) override;
   Stats stats() const override;
 
  private:

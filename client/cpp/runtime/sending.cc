@@ -27,6 +27,7 @@ FailureEvent Trimmed(const FailureEvent& event) {
   }
   out.stderr_tail.clear();
   out.traceback.clear();
+  out.backtrace.clear();
   out.cause.clear();
   return out;
 }

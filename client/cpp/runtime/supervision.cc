@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "client/cpp/runtime/runtime_impl.h"
 #include "message/control_message.h"
+#include "message/utf8.h"
 
 namespace monarch {
 namespace {
@@ -39,6 +40,31 @@ Shape ShapeOf(const Value& meta) {
 
 std::string LabelOf(const Shape& shape, uint32_t rank) {
   return rank < shape.size() ? shape.PointLabel(rank) : "";
+}
+
+// Of a control packet; the rest of it is small.
+constexpr size_t kDownEventBytesMax = 56 << 10;
+
+// A cut may go through a character, hence ToUtf8: what is not UTF-8 cannot be sent.
+void CutTexts(size_t bytes_max, FailureEvent* event) {
+  for (std::string* text : {&event->stderr_tail, &event->traceback}) {
+    // Their last lines say what happened.
+    if (text->size() > bytes_max) *text = ToUtf8(text->substr(text->size() - bytes_max));
+  }
+  for (std::string* text : {&event->backtrace, &event->reason}) {
+    if (text->size() > bytes_max) *text = ToUtf8(text->substr(0, bytes_max));
+  }
+  for (FailureEvent& cause : event->cause) CutTexts(bytes_max, &cause);
+}
+
+// The event as the daemon keeps it, which gets it in one packet.
+Value ForDaemon(FailureEvent event) {
+  for (size_t bytes_max = 16 << 10; EncodeFailureEvent(event).size() > kDownEventBytesMax; bytes_max /= 2) {
+    if (bytes_max == 0) event.cause.clear();
+    CutTexts(bytes_max, &event);
+    if (bytes_max == 0) break;
+  }
+  return ToValue(event);
 }
 
 }  // namespace
@@ -170,9 +196,9 @@ void RuntimeImpl::RemoveOwnedProcMesh(uint64_t owner, const std::vector<ProcAddr
   owned_.RemoveProcs(owner, procs);
 }
 
-absl::StatusOr<FailureEvent> RuntimeImpl::DeathOf(const ProcAddress& proc) {
+absl::StatusOr<FailureEvent> RuntimeImpl::DeathOf(const ProcAddress& proc, absl::Duration timeout) {
   if (absl::Status forked = fork_.Check(); !forked.ok()) return forked;
-  if (auto event = dead_.Find(proc)) return *std::move(event);
+  if (auto event = dead_.FindDetail(proc, timeout)) return *std::move(event);
   return absl::NotFoundError(absl::StrCat(proc.ToString(), " is not known to be dead"));
 }
 
@@ -259,7 +285,7 @@ void RuntimeImpl::EndActor(uint64_t actor, FailureEvent event) {
     owned_.RemoveOwner(actor);
   }
   Value::Map down = {{"actor", actor}};
-  if (!event.is_stop()) down["event"] = ToValue(event);
+  if (!event.is_stop()) down["event"] = ForDaemon(event);
   static_cast<void>(daemon_.Send({ControlType::kActorDown, 0, std::move(down)}));
   if (!event.is_stop()) TellOwner(info, event);
   // Its pairs' numbers end: those from it, and, by who sent them, those to it.

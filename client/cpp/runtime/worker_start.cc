@@ -5,6 +5,7 @@
 
 #include "base/errno_status.h"
 #include "base/status_macros.h"
+#include "client/cpp/runtime/crash_handler.h"
 #include "client/cpp/runtime/handshake.h"
 #include "client/cpp/runtime/runtime.h"
 #include "client/cpp/runtime/runtime_impl.h"
@@ -40,6 +41,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::StartWorker(const Limits& limi
   hello.is_client = false;
   MONARCH_ASSIGN_OR_RETURN(hello.token, TakeBoot(timeout, &connection));
   MONARCH_RETURN_IF_ERROR(SayHello(hello, timeout, &connection));
+  SetCrashLifeline(connection.pages.doorbell->lifeline_page());
   MONARCH_ASSIGN_OR_RETURN(std::unique_ptr<ServiceThread> service, ServiceThread::Start(nullptr));
   return RuntimeImpl::Create(std::move(connection), std::move(service), limits);
 }

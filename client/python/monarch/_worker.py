@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import faulthandler
 import os
 import sys
 import time
@@ -26,6 +27,7 @@ def main() -> None:
     """Joins the session, then serves until told to stop; the process ends with status 0."""
     runtime = _runtime.Runtime.start_worker()
     boot: Any = _runtime.decode_value(runtime.boot)
+    _report_crashes()
     _apply(boot)
     hook.install()
     owner = set_worker(runtime, boot)
@@ -55,6 +57,13 @@ def _leave(owner: Process) -> None:
                 stream.flush()
         os._exit(0)
     sys.exit(0)
+
+
+def _report_crashes() -> None:
+    """A crash writes its native frames to stderr, then those of Python."""
+    # The other threads' frames would push what the program said last out of the lines that a failure carries.
+    faulthandler.enable(all_threads=False)
+    _runtime.install_crash_handler()
 
 
 def _apply(boot: dict[str, Any]) -> None:

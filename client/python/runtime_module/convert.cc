@@ -165,6 +165,7 @@ nb::object FromEvent(const FailureEvent& event) {
   out["reason"] = FromText(event.reason);
   out["stderr_tail"] = FromText(event.stderr_tail);
   out["traceback"] = FromText(event.traceback);
+  out["backtrace"] = FromText(event.backtrace);
   out["cause"] = cause;
   out["summary"] = FromText(event.Summary());
   return out;
@@ -189,6 +190,7 @@ FailureEvent ToEvent(nb::handle dict) {
   GetText(dict, "reason", event.reason);
   GetText(dict, "stderr_tail", event.stderr_tail);
   GetText(dict, "traceback", event.traceback);
+  GetText(dict, "backtrace", event.backtrace);
   if (PyObject* cause = Get(dict, "cause")) {
     for (nb::handle inner : nb::borrow<nb::object>(cause)) event.cause.push_back(ToEvent(inner));
   }

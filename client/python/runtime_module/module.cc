@@ -1,4 +1,5 @@
 #include "base/version.h"
+#include "client/cpp/runtime/crash_handler.h"
 #include "client/python/runtime_module/buffers.h"
 #include "client/python/runtime_module/convert.h"
 #include "client/python/runtime_module/objects.h"
@@ -44,6 +45,7 @@ NB_MODULE(_runtime, module) {
   DefineInbox(module);
   DefineRuntime(module);
   DefinePlainPickle(module);
+  module.def("install_crash_handler", [] { ThrowIfError(monarch::InstallCrashHandler()); });
   module.def("encode_value", [](nb::handle value) {
     const absl::StatusOr<std::string> bytes = monarch::EncodeValue(ToMessageValue(value));
     if (!bytes.ok()) throw nb::value_error(std::string(bytes.status().message()).c_str());

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "client/cpp/runtime/failure_detail.h"
 #include "client/python/runtime_module/buffers.h"
 #include "client/python/runtime_module/convert.h"
 #include "client/python/runtime_module/objects.h"
@@ -193,6 +194,15 @@ nb::object DeathOf(const PyRuntime& self, nb::handle proc) {
   return FromEvent(*event);
 }
 
+nb::object DetailOf(const PyRuntime& self, nb::handle event, double timeout) {
+  FailureEvent told = ToEvent(event);
+  {
+    const ReleasedGil released;
+    told = monarch::WithDetail(self.runtime.get(), std::move(told), absl::Seconds(timeout));
+  }
+  return FromEvent(told);
+}
+
 nb::object StatsOf(const PyRuntime& self) {
   const Runtime::Stats stats = self.runtime->stats();
   nb::dict out;
@@ -285,6 +295,7 @@ void DefineIdentity(nb::class_<PyRuntime>& runtime) {
              return InTime(status);
            })
       .def("death_of", DeathOf)
+      .def("with_detail", DetailOf)
       .def("stats", StatsOf);
 }
 

@@ -118,7 +118,6 @@ class SupervisionError(_CallError, RuntimeError):
 
     Attributes:
         endpoint: the call that failed, as "mesh.method()"; None outside a call.
-        event: what happened, in fields: kind, code (the signal's number, the exit status), rank, pid, ...
         failures, values: of a `call`, what came from each member until then, by rank.
     """
 
@@ -126,7 +125,16 @@ class SupervisionError(_CallError, RuntimeError):
         super().__init__(message)
         self.message = message
         self.endpoint = endpoint
-        self.event = event
+        self._event = event
+
+    @property
+    def event(self) -> FailureEvent | None:
+        """What happened, in fields: kind, code (the signal's number, the exit status), rank, pid, ...
+
+        The error is raised, and its text is final, as soon as a death is known. This waits, at most 2 s, for the dead
+        process's last lines of stderr, its native back-trace, and whether the kernel killed it for lack of memory.
+        """
+        return self._event.completed() if self._event is not None else None
 
     def __str__(self) -> str:
         if self.endpoint is None:
@@ -134,7 +142,7 @@ class SupervisionError(_CallError, RuntimeError):
         return f"Endpoint call {self.endpoint} failed, {self.message}"
 
     def __reduce__(self) -> Any:
-        return (type(self), (self.message, self.endpoint, self.event), self._state())
+        return (type(self), (self.message, self.endpoint, self._event), self._state())
 
 
 class SpawnError(SupervisionError, ValueError):
@@ -158,7 +166,7 @@ class SpawnError(SupervisionError, ValueError):
         self.limit = limit
 
     def __reduce__(self) -> Any:
-        arguments = (self.message, self.endpoint, self.event, self.events, self.limit)
+        arguments = (self.message, self.endpoint, self._event, self.events, self.limit)
         return (type(self), arguments, self._state())
 
 

@@ -21,14 +21,16 @@ class FailureEvent:
         host_name, pid: where it ran.
         code: exit status, or number of the signal.
         phase: for "start_failed": accepted, launched, connected or ready.
-        reason: one line. traceback, stderr_tail: more lines, when known.
+        reason: one line. traceback (Python's), backtrace (the native frames of a crash), stderr_tail: more lines, when
+            known.
         cause: what this failure follows from, or None.
     """
 
-    __slots__ = ("_fields",)
+    __slots__ = ("_fields", "_is_final")
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self._fields = fields
+        self._is_final = False
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -43,6 +45,16 @@ class FailureEvent:
         if name in _TEXTS:
             return self._fields.get(name, "")
         raise AttributeError(f"a failure event has no field {name!r}")
+
+    def completed(self) -> FailureEvent:
+        """This event, now with what became known of a process's death after it was told. Waits for that, briefly."""
+        if not self._is_final:
+            from monarch._actor import process
+
+            self._is_final = True
+            if process.exists():
+                self._fields = process.process().runtime.with_detail(self._fields, _DETAIL_S)
+        return self
 
     def as_dict(self) -> dict[str, Any]:
         return self._fields
@@ -59,6 +71,8 @@ def _last_lines(text: str) -> str:
     return "\n".join(text.splitlines()[-lines:]) if lines else text
 
 
+# The dead process's last words are there milliseconds after its death, or, if it was large, a tenth of a second.
+_DETAIL_S = 2.0
 _TEXTS = frozenset(
     (
         "kind",
@@ -69,6 +83,7 @@ _TEXTS = frozenset(
         "phase",
         "reason",
         "traceback",
+        "backtrace",
         "summary",
     )
 )
@@ -128,6 +143,8 @@ def _own_reason(event: FailureEvent) -> str:
         lines.append(event.traceback.rstrip())
     elif event.reason and event.reason not in ending:
         lines.append(event.reason)
+    if event.backtrace:
+        lines.append("native back-trace:\n" + textwrap.indent(event.backtrace, _INDENT))
     if event.stderr_tail:
         lines.append("last lines of stderr:\n" + textwrap.indent(event.stderr_tail.rstrip(), _INDENT))
     return "\n".join(lines) or "no reason is known"
@@ -195,22 +212,26 @@ class MeshFailure:
         mesh_name: the name given at the spawn, or "<none>".
         mesh: always None.
         crashed_ranks: the ranks that failed, in the mesh as spawned.
-        event: what happened, in fields.
     """
 
     def __init__(self, event: FailureEvent, owner_label: str = _STARTED_FROM_ROOT) -> None:
-        self.event = event
+        self._event = event
         self.mesh = None
         self.mesh_name = event.mesh or "<none>"
         self.crashed_ranks = [event.rank]
         self._owner_label = owner_label
 
+    @property
+    def event(self) -> FailureEvent:
+        """What happened, in fields. Of a dead process it waits for the last words, at most 2 s."""
+        return self._event.completed()
+
     def report(self) -> str:
-        """The failure and its causes, for people."""
+        """The failure and its causes, for people. Waits as `event` does."""
         return failure_text(self.event, self._owner_label)
 
     def __str__(self) -> str:
-        line = event_line(self.event, self._owner_label)
+        line = event_line(self._event, self._owner_label)
         return f"MeshFailure(mesh_name={self.mesh_name}, crashed_ranks={self.crashed_ranks}, event={line})"
 
     __repr__ = __str__

@@ -65,7 +65,7 @@ _ALL = [
     *_group(
         _MESH,
         True,
-        "how many of the last lines of stderr a report of a death shows; 0: the 20 that are kept",
+        "how many of the last lines of stderr a report of a death shows; 0: the 50 that are kept",
         ("tail_log_lines", INT, "0"),
     ),
     *_group(

@@ -1,0 +1,80 @@
+#include "daemon/launcher/last_words.h"
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/crash_report.h"
+#include "message/utf8.h"
+
+namespace monarch {
+namespace {
+
+constexpr size_t kReportLinesMax = kCrashFramesMax + 2;  // what happened, and that there are more frames
+constexpr size_t kReportLineBytesMax = 1000;
+// Together with the tail it must fit a control packet.
+constexpr size_t kReportBytesMax = 16 << 10;
+// Longer ones may cost more than they tell.
+constexpr size_t kMangledBytesMax = 512;
+constexpr std::string_view kBeforeName = " in ";
+
+// "#1 0x1 in _Z3foov+0x2 (a.so+0x3)" with the name as C++ has it.
+std::string Readable(const std::string& line) {
+  const size_t found = line.find(kBeforeName);
+  if (found == std::string::npos) return line;
+  const size_t begin = found + kBeforeName.size();
+  const size_t end = line.find('+', begin);
+  if (end == std::string::npos || end - begin > kMangledBytesMax) return line;
+  const std::string name = line.substr(begin, end - begin);
+  if (!absl::StartsWith(name, "_Z")) return line;
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> readable(
+      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), std::free);
+  if (status != 0) return line;
+  const std::string shown(readable.get());
+  return absl::StrCat(line.substr(0, begin), shown.substr(0, kReportLineBytesMax), line.substr(end));
+}
+
+}  // namespace
+
+void LastWords::Add(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const size_t end = bytes.find('\n');
+    const std::string_view piece = bytes.substr(0, end == std::string_view::npos ? end : end + 1);
+    if (!line_open_) {
+      line_is_report_ = piece.substr(0, kCrashLinePrefix.size()) == kCrashLinePrefix;
+      if (line_is_report_) report_.emplace_back();
+    }
+    if (line_is_report_) {
+      AddToReport(piece);
+    } else {
+      tail_.Add(piece);
+    }
+    line_open_ = end == std::string_view::npos;
+    bytes.remove_prefix(piece.size());
+  }
+}
+
+void LastWords::AddToReport(std::string_view piece) {
+  // The first ones say where it was.
+  if (report_.size() > kReportLinesMax) return report_.pop_back();
+  std::string& line = report_.back();
+  if (!piece.empty() && piece.back() == '\n') piece.remove_suffix(1);
+  line.append(piece.substr(0, kReportLineBytesMax - std::min(line.size(), kReportLineBytesMax)));
+}
+
+std::string LastWords::Backtrace() const {
+  std::string text;
+  for (const std::string& line : report_) {
+    const std::string shown = ToUtf8(Readable(line.substr(kCrashLinePrefix.size())));
+    if (text.size() + shown.size() + 1 > kReportBytesMax) break;
+    absl::StrAppend(&text, text.empty() ? "" : "\n", shown);
+  }
+  return text;
+}
+
+}  // namespace monarch
