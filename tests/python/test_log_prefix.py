@@ -110,3 +110,70 @@ def test_logging_is_not_imported_for_it_and_prefixed_when_it_comes(run_python: A
     )
     done = run_python("-c", program)
     assert (done.status, done.out) == (0, "[actor=<root>] hello\n"), done.err
+
+
+_ANOTHER_THREAD_IMPORTS_LOGGING = """
+import sys, threading
+from importlib.machinery import PathFinder
+
+begun, go_on = threading.Event(), threading.Event()
+
+class Hold:
+    def find_spec(self, name, path=None, target=None):
+        if name != "logging":
+            return None
+        spec = PathFinder.find_spec(name, path)
+        execute = spec.loader.exec_module
+        def held(module):
+            begun.set()
+            go_on.wait()
+            execute(module)
+        spec.loader.exec_module = held
+        return spec
+
+sys.meta_path.insert(0, Hold())
+slow = threading.Thread(target=lambda: __import__("logging"))
+slow.start()
+begun.wait()
+
+def run():
+    import monarch.actor
+    import logging
+    done.append(any(type(f).__module__ == "monarch._actor.log_prefix" for f in logging._handlerList[0]().filters))
+
+done = []
+user = threading.Thread(target=run)
+user.start()
+user.join(0.3)  # It waits for the other one, or has failed.
+go_on.set()
+slow.join()
+user.join()
+sys.exit(done != [True])
+"""
+
+
+def test_logging_may_be_imported_by_another_thread_at_the_same_time(run_python: Callable[..., Any]) -> None:
+    ended = run_python("-c", _ANOTHER_THREAD_IMPORTS_LOGGING)
+    assert ended.status == 0, ended.err
+
+
+_IMPORT_WITHIN_AN_IMPORT = """
+import sys
+import monarch.actor
+
+assert "logging" not in sys.modules
+
+class Imports:
+    def find_spec(self, name, path=None, target=None):
+        if name == "wave":
+            import logging
+        return None
+
+sys.meta_path.insert(-1, Imports())
+import wave
+"""
+
+
+def test_to_import_logging_hides_no_module_from_imports_under_way(run_python: Callable[..., Any]) -> None:
+    ended = run_python("-c", _IMPORT_WITHIN_AN_IMPORT)
+    assert ended.status == 0, ended.err

@@ -58,10 +58,13 @@ def _install(module: Any) -> None:
 
 
 class _WaitForLogging:
-    """A finder that lets the others find `logging`, and acts when it is there."""
+    """A finder that lets the others find `logging`, and acts when it is there, once. It stays where it is: a thread that
+    goes through sys.meta_path would miss a finder if one before it went."""
+
+    _done = False
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != "logging":
+        if name != "logging" or self._done:
             return None
         from importlib.machinery import PathFinder
 
@@ -71,7 +74,7 @@ class _WaitForLogging:
             execute = loader.exec_module
 
             def execute_and_install(module: Any) -> None:
-                sys.meta_path.remove(self)
+                self._done = True
                 execute(module)
                 _install(module)
 
@@ -81,9 +84,10 @@ class _WaitForLogging:
 
 def install() -> None:
     """Once, when the package is imported."""
-    module = sys.modules.get("logging")
-    if module is not None:
-        _install(module)
+    if "logging" in sys.modules:
+        import logging  # Another thread may be at it still.
+
+        _install(logging)
     else:
         sys.meta_path.insert(0, _WaitForLogging())
 
