@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 from conftest import EVENT_S
 from monarch._actor.identity import ActorId
-from monarch.actor import Actor, ProcId, Uid, context, current_actor_name, current_rank, endpoint, this_proc
+from monarch.actor import (
+    Actor,
+    ProcId,
+    Uid,
+    context,
+    current_actor_name,
+    current_rank,
+    endpoint,
+    this_host,
+    this_proc,
+)
 
 
 class Who(Actor):
@@ -120,3 +130,24 @@ def test_a_uid_that_does_not_parse_is_refused(text: str) -> None:
         ProcId.from_string(text)
     with pytest.raises(ValueError, match="a label has"):
         Uid.instance("a b")
+
+
+class Owner(Actor):
+    @endpoint
+    def children(self) -> list[list[Any]]:
+        """After each step."""
+        instance = context().actor_instance
+        seen = [[] if instance._children is None else instance._children]
+        procs = this_host().spawn_procs()
+        seen.append(list(instance._children or ()))
+        actors = procs.spawn("child", Who)
+        seen.append(list(instance._children or ()))
+        assert seen[-1] == [procs, actors]
+        procs.stop().get(timeout=EVENT_S)
+        assert instance._children is None
+        return [[type(child).__name__ for child in step] for step in seen]
+
+
+def test_an_instance_knows_the_meshes_it_spawned(spawn_procs: Any) -> None:
+    owner = spawn_procs().spawn("owner", Owner)
+    assert owner.children.call_one().get(timeout=EVENT_S) == [[], ["ProcMesh"], ["ProcMesh", "ActorMesh"]]

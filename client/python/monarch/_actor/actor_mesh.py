@@ -56,6 +56,7 @@ class ActorMeshCore:
         self._stopping: Stopping = lambda deadline: None
         self.endpoints: dict[str, EndpointProperty] = {}
         self.proc_mesh: ProcMesh | None = None  # that it was spawned on
+        self.mesh: ActorMesh[Any] | None = None  # what the spawner was given
 
     def watch_creation(self, owner: Instance, answers: Inbox, count: int) -> None:
         """`answers` gets one from each member once it has a mailbox."""

@@ -81,7 +81,10 @@ class Instance:
     kill = abort
 
     # For programs that hand the instance to the other side of another implementation, and that clean up by hand.
-    _children: list[Any] | None = None
+    @property
+    def _children(self) -> list[Any] | None:
+        """The meshes that it spawned and that are not stopped, in the order of their spawns; None for none."""
+        return [owned.mesh for owned in list(self.owned) if owned.mesh is not None] or None
 
     def _as_rust(self) -> Instance:
         return self

@@ -122,7 +122,7 @@ class HostMesh(Reference, MeshTrait):
         core.output = output
         self._core.add_spawned(core)
         owner.owned.append(core)
-        mesh = ProcMesh(core, shape, self, whole=True)
+        core.mesh = mesh = ProcMesh(core, shape, self, whole=True)
         phase_ms = phase_timeout_ms()
         start_in_background(lambda: _spawn(owner, mesh, specs, phase_ms, functions))
         SpawnCallbacks.tell(mesh)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from monarch._config.layers import layers
 
@@ -32,6 +32,7 @@ def warn_late(text: str) -> None:
 
 class Owned(Protocol):
     is_procs: bool
+    mesh: Any  # what the spawner was given
 
     # Asks for the end; the returned function waits for it, at most until a monotonic time.
     def begin_stop(self, reason: str) -> Stopping: ...

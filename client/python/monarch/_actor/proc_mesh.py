@@ -60,6 +60,7 @@ class ProcMeshCore:
         self.stopped = False
         self._stop_lock = threading.Lock()
         self._stopping: Stopping = lambda deadline: None
+        self.mesh: ProcMesh | None = None  # what the spawner was given
         self.output: MeshOutput | None = None  # with forwarding, in the client that spawned the processes
 
     def begin_stop(self, reason: str) -> Stopping:
@@ -246,6 +247,7 @@ class ProcMesh(pickling.Reference, MeshTrait):
         owner.owned.append(core)
         shape = Shape(self._labels, Slice.new_row_major(self._ndslice.sizes))
         mesh: ActorMesh[Any] = ActorMesh(core, shape, spawned_here=True)
+        core.mesh = mesh
 
         def create() -> None:
             core.procs = [base.procs[rank] for rank in self._ndslice]
