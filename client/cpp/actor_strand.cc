@@ -180,8 +180,10 @@ void ActorStrand::HandleCall(const Message& message) {
     const ActorType::Method* found = type_->FindMethod(method);
     if (found == nullptr) return absl::NotFoundError(absl::StrCat("no endpoint \"", method, "\""));
     MONARCH_ASSIGN_OR_RETURN(const Value::List args, ArgumentsOf(message));
+    actor_->given_up_ = [this, &message] { return mailbox_->IsCancelled(message); };
     return (*found)(*actor_, args);
   });
+  actor_->given_up_ = nullptr;
   absl::Status error = result.status();
   if (result.ok()) {
     const absl::Status sent = SendResult(message, *result);

@@ -41,14 +41,14 @@ absl::StatusOr<std::vector<CallTarget>> TargetsOf(const ActorMeshCore& core, con
 
 absl::StatusOr<std::shared_ptr<internal::PendingCall>> SendCall(const ActorMeshCore& core, const Shape& shape,
                                                                 absl::Span<const CallTarget> targets,
-                                                                const std::string& method,
-                                                                const Value& args) {
+                                                                const std::string& method, const Value& args,
+                                                                absl::Duration limit) {
   const std::shared_ptr<Runtime>& runtime = core.session->runtime();
   MONARCH_ASSIGN_OR_RETURN(const std::string meta,
                            EncodeValue(Value::List{method, LabelsOf(shape), SizesOf(shape)}));
   MONARCH_ASSIGN_OR_RETURN(const std::string body, EncodeValue(args));
   const absl::Span<const uint8_t> part = AsBytes(body);
-  const std::shared_ptr<Inbox> inbox = runtime->OpenCall(CurrentActor(), targets.size());
+  const std::shared_ptr<Inbox> inbox = runtime->OpenCall(CurrentActor(), targets.size(), limit);
   auto call = std::make_shared<CollectedCall>(runtime, inbox, targets.size());
   MONARCH_RETURN_IF_ERROR(runtime->Send(CurrentActor(), FrameKind::kCall, targets,
                                         {PayloadKind::kValue, meta, {&part, 1}}, inbox.get()));
@@ -99,7 +99,7 @@ void Abandon(const ActorMeshCore& mesh) {
 
 ActorMesh::StartedCall ActorMesh::Start(const std::string& method, const Value& args) const {
   MONARCH_ASSIGN_OR_RETURN(const std::vector<CallTarget> targets, TargetsOf(*core_, shape_));
-  return SendCall(*core_, shape_, targets, method, args);
+  return SendCall(*core_, shape_, targets, method, args, limit_);
 }
 
 ActorMesh::StartedCall ActorMesh::StartOne(const std::string& method, const Value& args) const {
@@ -113,9 +113,8 @@ ActorMesh::StartedCall ActorMesh::StartOne(const std::string& method, const Valu
 ActorMesh::StartedCall ActorMesh::StartRandom(const std::string& method, const Value& args) const {
   MONARCH_ASSIGN_OR_RETURN(std::vector<CallTarget> targets, TargetsOf(*core_, shape_));
   thread_local std::mt19937_64 random{std::random_device{}()};
-  CallTarget chosen = targets[std::uniform_int_distribution<size_t>(0, targets.size() - 1)(random)];
-  chosen.rank = 0;  // One answer, in the first place.
-  return SendCall(*core_, shape_, {&chosen, 1}, method, args);
+  const CallTarget chosen = targets[std::uniform_int_distribution<size_t>(0, targets.size() - 1)(random)];
+  return SendCall(*core_, shape_, {&chosen, 1}, method, args, limit_);
 }
 
 absl::Status ActorMesh::Send(const std::string& method, const Value& args) const {
@@ -130,13 +129,13 @@ absl::Status ActorMesh::Send(const std::string& method, const Value& args) const
 
 absl::StatusOr<ActorMesh> ActorMesh::At(const std::string& label, size_t index) const {
   MONARCH_ASSIGN_OR_RETURN(Shape shape, shape_.At(label, index));
-  return ActorMesh(core_, std::move(shape));
+  return ActorMesh(core_, std::move(shape), limit_);
 }
 
 absl::StatusOr<ActorMesh> ActorMesh::Select(const std::string& label, size_t begin, size_t end,
                                             size_t step) const {
   MONARCH_ASSIGN_OR_RETURN(Shape shape, shape_.Select(label, begin, end, step));
-  return ActorMesh(core_, std::move(shape));
+  return ActorMesh(core_, std::move(shape), limit_);
 }
 
 Future<void> ActorMesh::Stop(const std::string& reason) const {

@@ -55,7 +55,7 @@ CollectedCall::CollectedCall(std::shared_ptr<Runtime> runtime, std::shared_ptr<I
     : runtime_(std::move(runtime)),
       inbox_(std::move(inbox)),
       missing_(answers),
-      answers_(answers, absl::InternalError("no answer yet")) {}
+      answers_(answers, absl::CancelledError("the call was cancelled")) {}
 
 CollectedCall::~CollectedCall() { runtime_->CloseInbox(*inbox_); }
 
@@ -76,21 +76,37 @@ absl::Status CollectedCall::WaitAll(absl::Duration timeout) {
     mu_.Lock();
     collecting_ = false;
     changed_.NotifyAll();
+    if (cancelled_) break;
     MONARCH_RETURN_IF_ERROR(waited);
-    std::optional<Message> message = inbox_->TryPop();
-    if (!message.has_value()) return absl::InternalError("the call was closed with answers missing");
-    for (; message.has_value(); message = inbox_->TryPop()) {
-      Take(*message);
-      --missing_;
-    }
+    const size_t before = missing_;
+    TakeAll();
+    if (missing_ == before) return absl::InternalError("the call was closed with answers missing");
   }
   return absl::OkStatus();
 }
 
+void CollectedCall::Cancel() {
+  MutexLock lock(mu_);
+  // What has come would go with the inbox.
+  TakeAll();
+  if (missing_ == 0) return;
+  cancelled_ = true;
+  missing_ = 0;
+  runtime_->CancelCall(*inbox_);
+}
+
+void CollectedCall::TakeAll() {
+  while (std::optional<Message> message = inbox_->TryPop()) {
+    Take(*message);
+    --missing_;
+  }
+}
+
 void CollectedCall::Take(const Message& message) {
   const size_t rank = message.header.rank;
-  if (rank >= answers_.size()) return;  // The runtime matches answers to targets; this guards the vector.
-  absl::StatusOr<Value>& answer = answers_[rank];
+  const size_t place = answers_.size() == 1 ? 0 : rank;
+  if (place >= answers_.size()) return;  // The runtime matches answers to targets; this guards the vector.
+  absl::StatusOr<Value>& answer = answers_[place];
   switch (message.header.kind) {
     case FrameKind::kReply:
       if (message.view.parts.empty()) {
@@ -111,6 +127,10 @@ void CollectedCall::Take(const Message& message) {
       answer = event.ok() ? FailureStatus(*event) : event.status();
       return;
     }
+    case FrameKind::kCancel:
+      answer = absl::DeadlineExceededError(
+          absl::StrCat("no answer within the call's time limit from rank ", rank));
+      return;
     default:
       answer = ExceptionStatus(message);
       return;

@@ -35,9 +35,14 @@ class Actor {
   // Place in the mesh as spawned: never changes. Not yet set in the constructor.
   size_t rank() const { return rank_; }
   const Shape& shape() const { return shape_; }
+  // Whether nobody waits any more for the answer of the endpoint that runs: its caller cancelled the call, or
+  // the call's limit has passed. For long endpoints that can stop earlier. In the endpoint, and in threads it
+  // waits for.
+  bool call_given_up() const { return given_up_ && given_up_(); }
 
  private:
   friend class ActorStrand;
+  std::function<bool()> given_up_;  // while an endpoint runs
   size_t rank_ = 0;
   Shape shape_;
 };

@@ -24,9 +24,11 @@ namespace internal {
 class PendingCall {
  public:
   virtual ~PendingCall() = default;
-  // OK when every answer is there. DeadlineExceeded: the work goes on, and a later wait may succeed.
-  // Cancelled: a signal came.
+  // OK when every answer is there, or something in its place. DeadlineExceeded: the work goes on, and a later
+  // wait may succeed. Cancelled: a signal came.
   virtual absl::Status WaitAll(absl::Duration timeout) = 0;
+  // Frees whoever waits, and tells the callees; each answer that is missing is Cancelled.
+  virtual void Cancel() = 0;
   // After WaitAll: one for each rank. A callee's error is its status; a dead one's is Unavailable (see
   // FailureOf).
   virtual const std::vector<absl::StatusOr<Value>>& answers() const = 0;
@@ -51,8 +53,10 @@ class ValueMesh {
   std::vector<T> values_;
 };
 
-// The outcome of a call to one actor. May be read any number of times; dropping it cancels nothing.
-// Threading: thread-safe.
+// The outcome of a call to one actor. May be read any number of times; dropping it cancels nothing, and
+// neither does the `timeout` of a Get, which limits the wait alone. A call that was given up, by Cancel
+// (Cancelled) or by its own limit (ActorMesh::WithTimeout: DeadlineExceeded), is dropped if it has not begun;
+// an endpoint that runs goes on, and sees it in Actor::call_given_up. Threading: thread-safe.
 template <typename T>
 class Future {
  public:
@@ -65,6 +69,10 @@ class Future {
     const absl::StatusOr<Value>& answer = call_->answers().front();
     if (!answer.ok()) return answer.status();
     return Codec<T>::From(*answer);
+  }
+  // Nobody wants the answer any more. Nothing once it is there.
+  void Cancel() const {
+    if (call_ != nullptr) call_->Cancel();
   }
 
  private:
@@ -86,6 +94,10 @@ class Future<void> {
       if (!answer.ok()) return answer.status();
     }
     return absl::OkStatus();
+  }
+  // Nobody wants the answer any more. Nothing once it is there.
+  void Cancel() const {
+    if (call_ != nullptr) call_->Cancel();
   }
 
  private:
@@ -129,6 +141,10 @@ class MeshFuture {
       }
     }
     return out;
+  }
+  // Nobody wants the answers that are missing. What came stays; nothing once all are there.
+  void Cancel() const {
+    if (call_ != nullptr) call_->Cancel();
   }
 
  private:

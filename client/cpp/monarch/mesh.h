@@ -59,6 +59,11 @@ class ActorMesh {
     return Send(method, EncodeArgs(std::forward<Args>(args)...));
   }
 
+  // The same members, for calls whose answers are waited for at most so long, from the call on. Then each
+  // answer that is missing is DeadlineExceeded, and the callees are told (see Future). InfiniteDuration: no
+  // limit.
+  ActorMesh WithTimeout(absl::Duration limit) const { return ActorMesh(core_, shape_, limit); }
+
   // One coordinate of a dimension (which goes), or a range of it. NotFound, OutOfRange.
   absl::StatusOr<ActorMesh> At(const std::string& label, size_t index) const;
   absl::StatusOr<ActorMesh> Select(const std::string& label, size_t begin, size_t end, size_t step = 1) const;
@@ -68,8 +73,9 @@ class ActorMesh {
 
  private:
   friend class ProcMesh;
-  ActorMesh(std::shared_ptr<internal::ActorMeshCore> core, Shape shape)
-      : core_(std::move(core)), shape_(std::move(shape)) {}
+  ActorMesh(std::shared_ptr<internal::ActorMeshCore> core, Shape shape,
+            absl::Duration limit = absl::InfiniteDuration())
+      : core_(std::move(core)), shape_(std::move(shape)), limit_(limit) {}
   using StartedCall = absl::StatusOr<std::shared_ptr<internal::PendingCall>>;
   StartedCall Start(const std::string& method, const Value& args) const;
   StartedCall StartOne(const std::string& method, const Value& args) const;
@@ -78,6 +84,7 @@ class ActorMesh {
 
   std::shared_ptr<internal::ActorMeshCore> core_;
   Shape shape_;
+  absl::Duration limit_;  // of each call
 };
 
 // Worker processes. A slice is a view. Threading: thread-safe.
