@@ -6,6 +6,7 @@ import contextlib
 import contextvars
 from typing import TYPE_CHECKING, Any
 
+from monarch._actor.future import running_loop
 from monarch._actor.identity import ActorId, Creator
 from monarch._actor.shape import Extent, Point
 
@@ -38,7 +39,7 @@ class Instance:
         self.creator: Creator | None = info.get("creator")
         extent = Extent(info.get("labels", []), info.get("sizes", []))
         self.rank = Point(info.get("rank", 0), extent)
-        self.owned: list[Owned] = []  # appended to; left by release()
+        self.owned: list[Owned] = []  # by own(); left by release()
         self.runner: ActorRunner | None = None
         self.mocks: dict[Any, Any] = {}  # that were in force where it was spawned
         self._failed: set[tuple[Any, ...]] = set()  # of what it owns: whose failure it was told
@@ -103,6 +104,15 @@ class Instance:
     def as_creator(self) -> Creator:
         """What those that it spawns know of it."""
         return Creator(self.rank, self.proc_mesh, self.proc, self.name, self.class_name, self.creator)
+
+    def own(self, owned: Owned) -> None:
+        """From now on this instance hears of its failures."""
+        self.owned.append(owned)
+        loop = running_loop() if self.class_name is None else None
+        if loop is not None:
+            from monarch._actor.fault_hook import remember_loop
+
+            remember_loop(loop)
 
     def is_news(self, event: FailureEvent) -> bool:
         """Whether it is the first failure of that member of what this actor owns. On the actor's thread."""

@@ -121,7 +121,7 @@ class HostMesh(Reference, MeshTrait):
         core = ProcMeshCore(_unique_name(name or "anon"), Readiness(), [], owner, procs_per_host)
         core.output = output
         self._core.add_spawned(core)
-        owner.owned.append(core)
+        owner.own(core)
         core.mesh = mesh = ProcMesh(core, shape, self, whole=True)
         phase_ms = phase_timeout_ms()
         start_in_background(lambda: _spawn(owner, mesh, specs, phase_ms, functions))

@@ -244,7 +244,7 @@ class ProcMesh(pickling.Reference, MeshTrait):
         created = owner.runtime.open_call(owner.actor, count)
         core.proc_mesh = self
         core.watch_creation(owner, created, count)
-        owner.owned.append(core)
+        owner.own(core)
         shape = Shape(self._labels, Slice.new_row_major(self._ndslice.sizes))
         mesh: ActorMesh[Any] = ActorMesh(core, shape, spawned_here=True)
         core.mesh = mesh
