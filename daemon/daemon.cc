@@ -86,6 +86,9 @@ absl::Status Daemon::Init() {
   sweeper_ = std::make_unique<Sweeper>(loop_.get());
   context_.loop = loop_.get();
   context_.launchers = launchers_.get();
+  if (options_.run_dir.empty()) {
+    failure_keeper_ = std::make_unique<FailureKeeper>(loop_.get(), &events_, run_dir_->path());
+  }
   context_.events = &events_;
   context_.control_peers = &control_peers_;
   context_.sweeper = sweeper_.get();

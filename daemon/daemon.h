@@ -12,6 +12,7 @@
 #include "daemon/options.h"
 #include "daemon/peer_listener.h"
 #include "daemon/run_dir.h"
+#include "daemon/service/failure_keeper.h"
 #include "daemon/session_manager.h"
 #include "daemon/sweeper.h"
 #include "daemon/unix_listener.h"
@@ -48,6 +49,7 @@ class Daemon {
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<LauncherHost> launchers_;
   EventLog events_{4096};
+  std::unique_ptr<FailureKeeper> failure_keeper_;
   ControlPeers control_peers_;
   std::unique_ptr<Sweeper> sweeper_;
   DaemonContext context_;

@@ -3,10 +3,9 @@
 #include <unistd.h>
 
 #include "base/version.h"
-#include "daemon/event_log.h"
+#include "daemon/service/failure_keeper.h"
 #include "daemon/service/process_conversion.h"
 #include "daemon/service/unary_answer.h"
-#include "proto/failure_event_conversion.h"
 #include "proto/id_conversion.h"
 
 namespace monarch {
@@ -62,23 +61,6 @@ void FillSession(const DaemonContext& context, const Session& session, v1::Sessi
   }
 }
 
-void FillFailures(const EventLog& log, v1::GetFailuresResponse* out) {
-  for (auto entry = log.entries().rbegin(); entry != log.entries().rend(); ++entry) {
-    // A process that got ready has an event, too: who it is.
-    if (!entry->failure || entry->what == "proc_ready" || entry->failure->is_stop()) continue;
-    v1::FailureRecord* record = out->add_failures();
-    record->set_session(entry->session);
-    record->set_unix_ms(entry->unix_ms);
-    *record->mutable_event() = ToProto(*entry->failure);
-    for (const EventLog::LostActor& lost : entry->lost_actors) {
-      v1::LostActor* actor = record->add_lost_actors();
-      actor->set_mesh(lost.mesh);
-      actor->set_rank(lost.rank);
-      actor->set_actor_class(lost.actor_class);
-    }
-  }
-}
-
 }  // namespace
 
 grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* context,
@@ -108,7 +90,7 @@ grpc::ServerUnaryReactor* AdminService::GetFailures(grpc::CallbackServerContext*
                                                     v1::GetFailuresResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   context_->loop->Post([this, response, answer = UnaryAnswer(reactor)]() mutable {
-    FillFailures(*context_->events, response);
+    *response = FailuresOf(*context_->events);
     answer.Finish(absl::OkStatus());
   });
   return reactor;

@@ -176,6 +176,33 @@ def test_what_has_not_failed_ends_with_5(live: Live, client: Client) -> None:
     assert (done.returncode, done.stdout) == (5, "no failure of victims:0 is known\n")
 
 
+def test_a_failure_is_told_after_the_end_of_its_daemon(live: Live, client: Client) -> None:
+    daemon = address(live)
+    client.fails(RUN.format("import os, sys; print('last words', file=sys.stderr, flush=True); os._exit(7)"))
+    client.ask("failures(1)")
+    told = without_numbers(live.ctl("why", daemon).stdout)
+    assert "exited with status 7" in told and "last words" in told
+    assert client.finish() == 0
+    live.assert_gone()
+    assert without_numbers(live.ctl("why", daemon, "victims:1").stdout) == told
+    (ended,) = json.loads(live.ctl("why", daemon, "--json").stdout)["daemons"]
+    assert (ended["answered"], ended["ended"]) == (False, True)
+    assert live.ctl("why", daemon, "victims:0", check=False).returncode == 5
+    # What is damaged is no answer.
+    (file,) = (live.folder / "monarch").iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+    os.truncate(file, file.stat().st_size - 1)
+    done = live.ctl("why", daemon, check=False)
+    assert done.returncode == 3
+    assert f"{file}: damaged; passed over" in done.stderr
+
+
+def test_without_a_failure_no_file_is_left(live: Live, client: Client) -> None:
+    assert client.finish() == 0
+    live.assert_gone()
+    assert list((live.folder / "monarch").iterdir()) == []
+
+
 @pytest.fixture
 def memory_group() -> Iterator[pathlib.Path]:
     """A cgroup that a little program fits into, and nothing large."""

@@ -261,7 +261,7 @@ class Live:
 
     def run_dirs(self) -> list[str]:
         parent = self.folder / "monarch"
-        return sorted(os.listdir(parent)) if parent.exists() else []
+        return sorted(path.name for path in parent.iterdir() if path.is_dir()) if parent.exists() else []
 
     def assert_gone(self, timeout: float = GONE_S) -> float:
         """Nothing is left within the time: no process, no directory. Returns the seconds it took."""

@@ -67,12 +67,7 @@ std::vector<DaemonPlace> FindDaemons(const FinderOptions& options) {
   if (IsSocket(absl::StrCat(options.system_directory, "/grpc.sock"))) {
     places.push_back({options.system_directory});
   }
-  std::vector<std::string> parents;
-  if (!options.runtime_directory.empty())
-    parents.push_back(absl::StrCat(options.runtime_directory, "/monarch"));
-  parents.push_back(absl::StrCat(options.temporary_directory, "/monarch-", options.uid));
-  for (const std::string& parent : parents) {
-    if (!IsPrivateFolder(parent, options.uid)) continue;
+  for (const std::string& parent : PrivateFolders(options)) {
     for (const std::string& name : Entries(parent)) {
       if (static_cast<int>(places.size()) == options.daemons_max) return places;
       const std::string folder = absl::StrCat(parent, "/", name);
@@ -82,6 +77,16 @@ std::vector<DaemonPlace> FindDaemons(const FinderOptions& options) {
     }
   }
   return places;
+}
+
+std::vector<std::string> PrivateFolders(const FinderOptions& options) {
+  std::vector<std::string> folders;
+  if (!options.runtime_directory.empty())
+    folders.push_back(absl::StrCat(options.runtime_directory, "/monarch"));
+  folders.push_back(absl::StrCat(options.temporary_directory, "/monarch-", options.uid));
+  const auto unsafe = [&](const std::string& folder) { return !IsPrivateFolder(folder, options.uid); };
+  folders.erase(std::remove_if(folders.begin(), folders.end(), unsafe), folders.end());
+  return folders;
 }
 
 absl::StatusOr<DaemonPlace> PlaceFromAddress(const std::string& address) {

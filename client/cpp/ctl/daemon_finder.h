@@ -33,6 +33,9 @@ struct FinderOptions {
 // whatever it holds is not this user's daemon.
 std::vector<DaemonPlace> FindDaemons(const FinderOptions& options);
 
+// The folders in which the user's private daemons have their run directories, as far as they are safe.
+std::vector<std::string> PrivateFolders(const FinderOptions& options);
+
 // `unix:DIR`. InvalidArgument for anything else.
 absl::StatusOr<DaemonPlace> PlaceFromAddress(const std::string& address);
 

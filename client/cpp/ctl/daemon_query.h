@@ -17,6 +17,7 @@ struct Snapshot {
   v1::GetStatusResponse status;
   v1::GetTreeResponse tree;          // only if asked for
   v1::GetFailuresResponse failures;  // only if asked for
+  bool ended = false;                // it left its failures in a file; that is all there is
 };
 
 struct QueryOptions {

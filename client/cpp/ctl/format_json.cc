@@ -33,7 +33,10 @@ std::string FormatJson(const std::vector<Snapshot>& snapshots, JsonPart part) {
   for (const Snapshot& snapshot : snapshots) {
     std::string text = absl::StrCat("{\"address\":", Quoted(snapshot.place.Address()),
                                     ",\"answered\":", snapshot.answer.ok() ? "true" : "false");
-    if (!snapshot.answer.ok()) {
+    if (snapshot.ended) {
+      text = absl::StrCat("{\"address\":", Quoted(snapshot.place.Address()),
+                          ",\"answered\":false,\"ended\":true,\"failures\":", ToJson(snapshot.failures));
+    } else if (!snapshot.answer.ok()) {
       absl::StrAppend(&text, ",\"code\":", Quoted(absl::StatusCodeToString(snapshot.answer.code())),
                       ",\"error\":", Quoted(std::string(snapshot.answer.message())));
     } else {

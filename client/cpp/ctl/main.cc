@@ -6,6 +6,7 @@
 #include "client/cpp/ctl/command_line.h"
 #include "client/cpp/ctl/daemon_finder.h"
 #include "client/cpp/ctl/daemon_query.h"
+#include "client/cpp/ctl/ended_daemons.h"
 #include "client/cpp/ctl/exit_code.h"
 #include "client/cpp/ctl/failures.h"
 #include "client/cpp/ctl/format.h"
@@ -41,6 +42,11 @@ std::string Format(const CommandLine& line, const std::vector<Snapshot>& snapsho
   return "";
 }
 
+// Where daemons that have ended are looked for; one with an address is known by that.
+std::vector<std::string> FoldersFor(const CommandLine& line) {
+  return line.address.empty() ? PrivateFolders(FinderOptions::FromEnvironment()) : std::vector<std::string>();
+}
+
 int Main(int argc, const char* const* argv) {
   const Parsed parsed = ParseCommandLine(argc, argv);
   if (!parsed.line.has_value()) return parsed.exit_code;
@@ -57,15 +63,16 @@ int Main(int argc, const char* const* argv) {
     }
     places.push_back(*place);
   }
-  if (places.empty() && !line.json) {
-    std::fputs("monarchctl: no daemon is running for this user\n", stderr);
-    return kExitNothing;
-  }
   QueryOptions options;
   options.timeout = line.timeout;
   options.with_tree = PartFor(line.command) == JsonPart::kTree;
   options.with_failures = line.command == Command::kWhy;
   std::vector<Snapshot> snapshots = QueryDaemons(places, options);
+  if (line.command == Command::kWhy) AddEndedDaemons(FoldersFor(line), &snapshots);
+  if (snapshots.empty() && !line.json) {
+    std::fputs("monarchctl: no daemon is running for this user\n", stderr);
+    return kExitNothing;
+  }
   bool found = true;
   if (line.command == Command::kWhy) found = KeepFailuresOf(line.target, &snapshots);
   std::fputs(Format(line, snapshots).c_str(), stdout);
