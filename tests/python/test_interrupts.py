@@ -180,3 +180,34 @@ def test_one_ctrl_c_ends(tmp_path: Any, wait: str) -> None:
     assert process.returncode in (130, -signal.SIGINT), err
     assert err.rstrip().endswith("KeyboardInterrupt"), err
     assert seconds < 5
+
+
+FULL_MAILBOX = """
+import _thread
+
+sent = 0
+
+def interrupt():
+    # No signal wakes anybody: only the interpreter's flag is set, as by one that came before the sleep.
+    before = -1
+    while before != sent or not sent:
+        before = sent
+        threading.Event().wait(0.3)
+    _thread.interrupt_main()
+
+w = worker()
+threading.Thread(target=interrupt, daemon=True).start()
+wait_here()
+while True:
+    w.hang.broadcast(bytes(1 << 20))
+    sent += 1
+"""
+
+
+def test_a_ctrl_c_just_before_a_send_waits_for_room_is_not_lost(tmp_path: Any) -> None:
+    started = time.monotonic()
+    process = start(tmp_path, START + FULL_MAILBOX)
+    _, err = process.communicate(timeout=EVENT_S)  # Less than send_wait_ms.
+    assert process.returncode in (130, -signal.SIGINT), err
+    assert err.rstrip().endswith("KeyboardInterrupt"), err
+    assert time.monotonic() - started < EVENT_S

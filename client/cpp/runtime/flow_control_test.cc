@@ -61,6 +61,31 @@ TEST_CASE("a sender waits for room at most send_wait_ms") {
   CHECK(std::string(status.message()).find("mailbox_messages_max=10") != std::string::npos);
 }
 
+TEST_CASE("a wait for room ends now and then, for who may have missed a signal, and no later for it") {
+  Cluster cluster(GENERATE(false, true));
+  Limits limits;
+  limits.mailbox_messages_max = 10;
+  limits.send_wait_ms = 60'000;
+  Runtime& a = cluster.Add(limits);
+  Runtime& b = cluster.Add(limits);
+  REQUIRE(b.AddActor(50, {}).ok());
+  REQUIRE(a.AddActor(50, {}).ok());
+  const bool local = GENERATE(false, true);
+  const CallTarget target = {{local ? a.self() : b.self(), 50}, 0};
+  const OnePart part("x");
+  Outgoing payload = part;
+  payload.sleep_max = absl::Milliseconds(100);
+  const auto send = [&] { return a.Send(kRootActor, FrameKind::kCall, {&target, 1}, payload, nullptr); };
+  absl::Status status;
+  for (int sent = 0; status.ok() && sent < 1'000'000; ++sent) status = send();
+  CHECK(absl::IsCancelled(status));
+  CHECK(absl::IsCancelled(send()));
+  payload.waited = absl::Milliseconds(59'990);
+  CHECK(absl::IsResourceExhausted(send()));
+  payload.waited = absl::Milliseconds(70'000);
+  CHECK(absl::IsResourceExhausted(send()));
+}
+
 TEST_CASE("two that fill each other's mailboxes get an error, not a standstill") {
   Cluster cluster(GENERATE(false, true));
   Limits limits;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "message/frame.h"
 
@@ -12,7 +13,9 @@ namespace monarch {
 // What ends a wait for room before send_wait_ms does.
 struct Patience {
   bool ends_on_signal = false;
-  int64_t deadline_ns = 0;  // CLOCK_MONOTONIC; 0: none
+  absl::Duration sleep_max = absl::InfiniteDuration();  // with ends_on_signal: after that, too
+  absl::Duration waited = absl::ZeroDuration();         // before
+  int64_t deadline_ns = 0;                              // CLOCK_MONOTONIC; 0: none
 };
 
 // A payload on its way out: inline bytes, or a block of the segment with one holder for each remote target.

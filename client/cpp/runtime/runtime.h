@@ -39,6 +39,10 @@ struct Outgoing {
   PayloadKind kind = PayloadKind::kNone;
   std::string_view meta;
   absl::Span<const absl::Span<const uint8_t>> parts;
+  // A wait for room ends after `sleep_max` as if by a signal, for who may have missed one. Who then sends
+  // again says how long it has `waited`: that goes off send_wait_ms.
+  absl::Duration sleep_max = absl::InfiniteDuration();
+  absl::Duration waited = absl::ZeroDuration();
 };
 
 struct CallTarget {

@@ -15,7 +15,9 @@ absl::Span<const uint8_t> AsBytes(std::string_view text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
-constexpr Patience kUntilSignal = {.ends_on_signal = true};
+Patience UntilSignal(const Outgoing& payload) {
+  return {.ends_on_signal = true, .sleep_max = payload.sleep_max, .waited = payload.waited};
+}
 
 // Longest text of an event that is sent when there is no room for all of it.
 constexpr size_t kTrimmedTextMax = 256;
@@ -43,13 +45,24 @@ absl::Status RuntimeImpl::SleepForRoom(absl::FunctionRef<bool()> ready, Patience
   if (ready()) return absl::OkStatus();
   const uint32_t word = words_->ThreadWord();
   const SystemClock clock;
-  absl::Duration deadline = clock.Now() + absl::Milliseconds(limits_.send_wait_ms);
+  absl::Duration deadline = clock.Now() + absl::Milliseconds(limits_.send_wait_ms) - patience.waited;
   if (patience.deadline_ns != 0) deadline = std::min(deadline, absl::Nanoseconds(patience.deadline_ns));
+  const auto sleep = [&](absl::Duration limit) {
+    return words_->SleepUntil(
+        ready, [&] { Drain(word); }, false, limit);
+  };
+  if (patience.ends_on_signal) {
+    const absl::Duration left = deadline - clock.Now();
+    const absl::Status status = sleep(std::min(left, patience.sleep_max));
+    if (absl::IsDeadlineExceeded(status) && left > patience.sleep_max) {
+      return absl::CancelledError("wait for room: sleep_max");
+    }
+    return status;
+  }
   absl::Status status;
   do {
-    status = words_->SleepUntil(
-        ready, [&] { Drain(word); }, false, deadline - clock.Now());
-  } while (absl::IsCancelled(status) && !patience.ends_on_signal);
+    status = sleep(deadline - clock.Now());
+  } while (absl::IsCancelled(status));
   return status;
 }
 
@@ -212,7 +225,7 @@ absl::Status RuntimeImpl::Send(uint64_t sender, FrameKind kind, absl::Span<const
   }
   uint32_t reply_word = kServiceWord;
   uint64_t id = 0;
-  Patience patience = kUntilSignal;
+  Patience patience = UntilSignal(payload);
   if (call != nullptr) {
     MutexLock lock(call->mu_);
     reply_word = call->rung_word_;
@@ -269,13 +282,13 @@ absl::Status RuntimeImpl::SendToPort(uint64_t sender, const ActorAddress& receiv
   MONARCH_RETURN_IF_ERROR(fork_.Check());
   if (port_id == 0) return absl::InvalidArgumentError("port 0: the message asked for no answer");
   MONARCH_ASSIGN_OR_RETURN(const PreparedPayload prepared,
-                           Prepare(payload, receiver.proc == self_ ? 0 : 1, kUntilSignal));
+                           Prepare(payload, receiver.proc == self_ ? 0 : 1, UntilSignal(payload)));
   FrameHeader header = HeaderTo(kind, sender, receiver);
   header.port_id = port_id;
   header.call_id = port_id;
   header.rank = rank;
   FailureEvent event;
-  const absl::Status status = SendOne(header, prepared, payload, kUntilSignal, &event);
+  const absl::Status status = SendOne(header, prepared, payload, UntilSignal(payload), &event);
   if (absl::IsNotFound(status)) return absl::UnavailableError(EventFor(event, receiver).Summary());
   return status;
 }

@@ -65,16 +65,26 @@ absl::Status WaitInterruptibly(absl::Duration timeout, absl::Duration sleep_max,
 // Calls `send` again after a signal, which comes before anything was sent, unless the signal's handler
 // raises.
 template <typename F>
-void SendInterruptibly(F send) {
-  absl::Status status;
-  do {
+void SendInterruptibly(Outgoing payload, F send) {
+  const SystemClock clock;
+  payload.sleep_max = SleepMax();
+  absl::Duration looked = absl::InfiniteDuration();
+  while (true) {
+    absl::Status status;
     {
       const ReleasedGil released;
-      status = send();
+      status = send(payload);
     }
-    if (absl::IsCancelled(status) && PyErr_CheckSignals() != 0) throw nb::python_error();
-  } while (absl::IsCancelled(status));
-  ThrowIfError(status);
+    if (!absl::IsCancelled(status)) {
+      ThrowIfError(status);
+      return;
+    }
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    // The first wait counts from its end, so that what needs no wait needs no clock.
+    const absl::Duration now = clock.Now();
+    if (looked != absl::InfiniteDuration()) payload.waited += now - looked;
+    looked = now;
+  }
 }
 
 // True: OK. False: the time is over.
@@ -133,7 +143,7 @@ void Send(const PyRuntime& self, uint64_t sender, int kind, const PyTargets& tar
   const HeldBuffers buffers(parts);
   const Outgoing payload{static_cast<PayloadKind>(payload_kind), AsView(meta), buffers.spans()};
   Inbox* const inbox = call == nullptr ? nullptr : &call->inbox();
-  SendInterruptibly([&] {
+  SendInterruptibly(payload, [&](const Outgoing& payload) {
     return self.runtime->Send(sender, static_cast<FrameKind>(kind), targets.targets, payload, inbox);
   });
 }
@@ -164,7 +174,7 @@ void SendToPort(const PyRuntime& self, uint64_t sender, nb::handle receiver, uin
   const HeldBuffers buffers(parts);
   const ActorAddress address = ToActor(receiver);
   const Outgoing payload{static_cast<PayloadKind>(payload_kind), AsView(meta), buffers.spans()};
-  SendInterruptibly([&] {
+  SendInterruptibly(payload, [&](const Outgoing& payload) {
     return self.runtime->SendToPort(sender, address, port, rank, static_cast<FrameKind>(kind), payload);
   });
 }
