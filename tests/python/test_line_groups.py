@@ -45,6 +45,22 @@ def test_alike_is_an_edit_distance_below_the_limit() -> None:
     assert min(seen.values()) > 300
 
 
+def test_lines_as_long_as_are_compared() -> None:
+    chance = random.Random(11)
+    seen = {True: 0, False: 0}
+    for edits in range(40, 120, 4):
+        one = "".join(chance.choice("ab") for _ in range(512))
+        letters = list(one)
+        for at in chance.sample(range(512), edits):
+            letters[at] = "a" if letters[at] == "b" else "b"
+        del letters[chance.randrange(400) :][:3]
+        other = "".join(letters)
+        wanted = plain_distance(one, other) < ALIKE_BELOW * 512
+        assert alike(one, other) == alike(other, one) == wanted, edits
+        seen[wanted] += 1
+    assert min(seen.values()) > 2
+
+
 @pytest.mark.parametrize(
     ("one", "other", "wanted"),
     [
