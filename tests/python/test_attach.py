@@ -370,8 +370,6 @@ def test_a_state_has_an_attribute_for_each_mesh() -> None:
 def test_what_jobs_do_not_have_yet_says_so() -> None:
     with pytest.raises(NotImplementedError, match="SlurmJob"):
         from monarch.job import SlurmJob  # noqa: F401
-    with pytest.raises(NotImplementedError, match="cached_path=None"):
-        ProcessJob({"hosts": 1}).state()
     with pytest.raises(RuntimeError, match="script"):
         ProcessJob({"hosts": 1}).apply("script.py")
 

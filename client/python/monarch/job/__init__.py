@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from monarch.job.job import JobState, JobTrait
+from monarch.job.job import DEFAULT_JOB_PATH, JobState, JobTrait, job_load, job_loads
 from monarch.job.login_job import LoginJob
 from monarch.job.process_job import ProcessJob
 from monarch.job.worker_processes import ProcessState
 
-__all__ = ["JobState", "JobTrait", "LoginJob", "ProcessJob", "ProcessState"]
+__all__ = [
+    "DEFAULT_JOB_PATH",
+    "JobState",
+    "JobTrait",
+    "LoginJob",
+    "ProcessJob",
+    "ProcessState",
+    "job_load",
+    "job_loads",
+]
 
 _LATER = frozenset(
     [
         "BashActor",
         "BatchJob",
-        "DEFAULT_JOB_PATH",
         "LocalJob",
         "MeshAdminConfig",
         "PortForwarder",
@@ -23,8 +31,6 @@ _LATER = frozenset(
         "SlurmJob",
         "TelemetryConfig",
         "exec_command",
-        "job_load",
-        "job_loads",
         "load_current_job",
         "set_current_job",
         "shell",

@@ -11,7 +11,7 @@ import threading
 from monarch._actor.attach import attach_to_workers
 from monarch._actor.worker_loop import TRUST, daemon_command
 from monarch.job.job import JobState, JobTrait
-from monarch.job.worker_processes import ProcessState, end_all, is_alive
+from monarch.job.worker_processes import ProcessState, end_all, serves
 
 # A worker loop's own ladder ends its processes with KILL one second after TERM.
 _GRACE_S = 3.0
@@ -28,7 +28,7 @@ class ProcessJob(JobTrait):
     def __init__(self, meshes: dict[str, int], env: dict[str, str] | None = None) -> None:
         super().__init__()
         self._meshes = dict(meshes)
-        self._env = env
+        self._env = dict(env or {})
         self._host_to_pid: dict[str, ProcessState] = {}
         self._tmpdir: str | None = None
 
@@ -48,7 +48,7 @@ class ProcessJob(JobTrait):
         address = f"ipc://{self._tmpdir}/{host}"
         worker = subprocess.Popen(
             daemon_command(address),
-            env={**os.environ, "HYPERACTOR_PROCESS_NAME": host, **(self._env or {})},
+            env={**os.environ, "HYPERACTOR_PROCESS_NAME": host, **self._env},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -59,7 +59,7 @@ class ProcessJob(JobTrait):
         self._host_to_pid[host] = ProcessState(worker.pid, address)
 
     def _pids_active(self) -> bool:
-        return self.active and all(is_alive(process.pid) for process in self._host_to_pid.values())
+        return self.active and all(serves(process) for process in self._host_to_pid.values())
 
     def _state(self) -> JobState:
         if not self._pids_active():
@@ -76,10 +76,14 @@ class ProcessJob(JobTrait):
         )
 
     def can_run(self, spec: JobTrait) -> bool:
-        return isinstance(spec, ProcessJob) and spec._meshes == self._meshes and self._pids_active()
+        return (
+            isinstance(spec, ProcessJob)
+            and (spec._meshes, spec._env) == (self._meshes, self._env)
+            and self._pids_active()
+        )
 
     def _kill(self) -> None:
-        end_all([process.pid for process in self._host_to_pid.values()], _GRACE_S)
+        end_all([process.pid for process in self._host_to_pid.values() if serves(process)], _GRACE_S)
         self._host_to_pid.clear()
         if self._tmpdir is not None:
             shutil.rmtree(self._tmpdir, ignore_errors=True)

@@ -27,6 +27,18 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def serves(process: ProcessState) -> bool:
+    """Whether it lives and is a worker loop of that address, and not another process that got its id since."""
+    try:
+        with open(f"/proc/{process.pid}/cmdline", "rb") as file:
+            arguments = file.read()
+    except OSError:
+        return False
+    # There are none for a moment when a program begins.
+    is_it = not arguments or os.fsencode(process.channel) in arguments.split(b"\0")
+    return is_it and is_alive(process.pid)
+
+
 def _has_ended(pidfd: int, timeout_s: float) -> bool:
     # Not select(), which takes no fd above 1023.
     poll = select.poll()
