@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -269,6 +270,34 @@ def test_a_synchronisation_that_is_cancelled_leaves_the_old_tree(
     sync(hosts, Workspace(dirs=[source]))
     assert files(tmp_path / "root" / "project") == files(source)
     assert os.listdir(tmp_path / "root") == ["project"]
+
+
+def test_a_long_synchronisation_that_is_cancelled_ends_soon(
+    attach: Any, source: Path, tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Gate(tmp_path / "asked")
+    monkeypatch.setenv("TEST_ASKED", asked.path)
+    monkeypatch.setenv("TEST_GATE", gate.path)
+    with open(source / "large", "wb") as file:
+        file.truncate(16 << 30)  # More than is copied in the time below, and sparse.
+    hosts = attach(tmp_path / "root")
+
+    async def cancel() -> float:
+        task = asyncio.ensure_future(hosts.sync_workspace(Workspace(dirs=[source])))
+        await asyncio.to_thread(pass_gate, asked.path)
+        task.cancel()
+        gate.let_pass(5000)
+        started = time.monotonic()
+        await asyncio.wait([task], timeout=EVENT_S)
+        assert task.cancelled()
+        return time.monotonic() - started
+
+    with patch_actor(WorkspaceSource, GatedSource):
+        assert (
+            asyncio.run(cancel()) < 5
+        )  # Less than stop_actor_timeout, for which a receiver at work is waited for.
+    asked.close()
+    assert os.listdir(tmp_path / "root") == []
 
 
 # --- reloading ---

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from monarch._actor.actor import Actor
+from monarch._actor.context import context
 from monarch._actor.endpoint import endpoint
-from monarch._actor.errors import ActorError, SupervisionError
+from monarch._actor.errors import ActorError, CallCancelledError, SupervisionError
 from monarch._actor.future import Future
 from monarch._actor.host_mesh import HostMesh, this_proc
 from monarch._actor.host_mesh_core import HostMeshCore
@@ -66,13 +68,22 @@ async def _ask(futures: list[Future[Any]]) -> list[str]:
 
 
 async def _receive(receivers: Any, listing: Listing, source: Any) -> list[str]:
+    receiving = receivers.receive.call(listing, source)
+    given_up = asyncio.ensure_future(context().wait_cancelled())
     try:
-        await receivers.receive.call(listing, source)
+        await asyncio.wait([receiving.as_asyncio(), given_up], return_when=asyncio.FIRST_COMPLETED)
+        if given_up.done():
+            receiving.cancel()  # So that the hosts leave off at once.
+        await receiving
+    except CallCancelledError:
+        return ["it was given up"]
     except ActorError as error:
         return [f"host {rank}, {_said(failure)}" for rank, failure in sorted(error.failures.items())]
     except SupervisionError as error:
         # It ends the call without the others' answers.
         return [f"host {error.event.rank}, {error}" if error.event is not None else str(error)]
+    finally:
+        given_up.cancel()
     return []
 
 
