@@ -235,10 +235,9 @@ FailureEvent Session::BaseEvent(const ProcRecord& record) const {
 
 void Session::FillEnd(const ProcRecord& record, const ProcExit& exit, FailureEvent* event) const {
   const StopMachine::Action used = record.stop ? record.stop->strongest() : StopMachine::Action::kNone;
-  // A crash that did not come to its end had to be ended.
-  const bool helped = exit.confirmed && exit.signal == SIGKILL && used == StopMachine::Action::kKill &&
-                      event->kind == FailureKind::kSignalled && event->code != 0;
-  if (!helped) event->code = exit.signal != 0 ? exit.signal : exit.code;
+  // What a process has said of its end stays: it may have been ended otherwise before it came to that.
+  const bool said = exit.confirmed && event->kind == FailureKind::kSignalled && event->code != exit.signal;
+  if (!said) event->code = exit.signal != 0 ? exit.signal : exit.code;
   event->stderr_tail = exit.stderr_tail;
   event->backtrace = exit.backtrace;
   event->reason.clear();
@@ -252,10 +251,10 @@ void Session::FillEnd(const ProcRecord& record, const ProcExit& exit, FailureEve
     } else if (exit.code != 0) {
       absl::StrAppend(&event->reason, "; it left with status ", exit.code);
     }
-  } else if (exit.signal != 0) {
-    const bool out_of_memory = exit.memory_kill.answer == MemoryVerdict::Answer::kYes;
+  } else if (said || exit.signal != 0) {
+    const bool out_of_memory = !said && exit.memory_kill.answer == MemoryVerdict::Answer::kYes;
     event->kind = out_of_memory ? FailureKind::kOutOfMemory : FailureKind::kSignalled;
-    event->reason = exit.memory_kill.why;
+    if (!said) event->reason = exit.memory_kill.why;
     // A crash report says first what happened, behind the signal's name.
     const std::string head = exit.backtrace.substr(0, exit.backtrace.find('\n'));
     if (const size_t at = head.find(": "); at != std::string::npos) event->reason = head.substr(at + 2);

@@ -34,6 +34,7 @@ int RunWorker(const ActorTypes& types) {
     if (absl::IsCancelled(task.status())) continue;  // A signal whose handler returned.
     if (!task.ok()) return 1;
     if (task->kind == RuntimeTask::Kind::kStopProcess) {
+      AwaitCrash();
       pool.StopAll(task->reason);
       return 0;
     }

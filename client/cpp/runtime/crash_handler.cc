@@ -22,6 +22,8 @@ constexpr size_t kStackBytes = 64 << 10;
 // Another thread that crashes meanwhile lets the first one finish.
 constexpr timespec kLook = {0, 10'000'000};
 constexpr int kLooksMax = 100;
+// The daemon ends a crash that takes longer.
+constexpr int kAwaitLooksMax = 300;
 
 // What the handler needs. Constant once the handler is there, but for the atomics and `escape`, which is the
 // reporter's.
@@ -119,6 +121,11 @@ absl::Status InstallCrashHandler() {
       return ErrnoStatus("install the crash handler", errno);
   }
   return absl::OkStatus();
+}
+
+void AwaitCrash() {
+  if (getpid() != g_crash.pid || g_crash.reporter.load() == 0) return;
+  for (int i = 0; i < kAwaitLooksMax; ++i) nanosleep(&kLook, nullptr);
 }
 
 void UseCrashStack() {

@@ -22,4 +22,8 @@ absl::Status InstallCrashHandler();
 // lets those signals through. Nothing happens in a process without the handler.
 void UseCrashStack();
 
+// For who is about to end the process in good order: if a thread has begun to crash, waits for that to end
+// it. The first to learn of the crash may be other processes, which then part from this one.
+void AwaitCrash();
+
 }  // namespace monarch

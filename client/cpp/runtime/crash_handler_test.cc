@@ -14,6 +14,7 @@
 
 #include "base/crash_report.h"
 #include "client/cpp/runtime/crash_line.h"
+#include "message/lifeline.h"
 
 namespace monarch {
 namespace {
@@ -172,6 +173,21 @@ TEST_CASE("ACrashInTheReportEndsTheReportOnly") {
   INFO(crash.words);
   CHECK(DiedOf(crash, SIGABRT));
   CHECK(Says(crash, "*** monarch: SIGABRT"));
+}
+
+TEST_CASE("WhoIsAboutToExitLetsACrashComeToItsEnd") {
+  const Crash crash = CrashOf([] {
+    AwaitCrash();  // There is none.
+    alignas(4096) static uint8_t page[4096];
+    SetCrashLifeline(page);
+    std::thread crashing([] { abort(); });
+    while (AbandonedBy(page) == 0) std::this_thread::yield();
+    AwaitCrash();
+    _exit(0);
+  });
+  INFO(crash.words);
+  CHECK(DiedOf(crash, SIGABRT));
+  CHECK(Says(crash, " in abort+0x"));
 }
 
 TEST_CASE("TheHandlerThatWasThereRunsAfterwards") {

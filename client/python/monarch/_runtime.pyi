@@ -168,6 +168,9 @@ class Runtime:
 # In a worker: crashes write a report to stderr. Handlers that are there run afterwards.
 def install_crash_handler() -> None: ...
 
+# If another thread has begun to crash, waits for that to end the process.
+def await_crash() -> None: ...
+
 class Targets:
     """A prepared list of receivers: built once for each mesh or slice, used for each send."""
 

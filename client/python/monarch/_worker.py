@@ -39,6 +39,7 @@ def main() -> None:
         if task.kind == "create":
             start_actor(owner, task)
         else:
+            _runtime.await_crash()
             _stop_actors(owner, task.reason, task.grace)
             _leave(owner)
 

@@ -45,6 +45,10 @@ NB_MODULE(_runtime, module) {
   DefineInbox(module);
   DefineRuntime(module);
   DefinePlainPickle(module);
+  module.def("await_crash", [] {
+    const ReleasedGil released;
+    monarch::AwaitCrash();
+  });
   module.def("install_crash_handler", [] { ThrowIfError(monarch::InstallCrashHandler()); });
   module.def("encode_value", [](nb::handle value) {
     const absl::StatusOr<std::string> bytes = monarch::EncodeValue(ToMessageValue(value));
