@@ -27,6 +27,7 @@ class LastWords {
   std::vector<std::string> report_;
   bool line_open_ = false;
   bool line_is_report_ = false;
+  bool line_is_left_out_ = false;  // the report is full
 };
 
 }  // namespace monarch

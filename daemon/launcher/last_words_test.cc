@@ -43,6 +43,30 @@ TEST_CASE("LeavesNamesThatItCannotReadAsTheyAre") {
   CHECK(words.Backtrace() == all);
 }
 
+TEST_CASE("ANameThatStandsForTooMuchStaysAsItIs") {
+  // f(A<int, int>, A<A<int, int>, A<int, int>>, ...): twice as long with each argument.
+  std::string name = "_Z1f1AIiiE";
+  for (const char digit : std::string_view("0123456789ABCDEFGH"))
+    absl::StrAppend(&name, "S_IS", std::string(1, digit), "_S", std::string(1, digit), "_E");
+  const std::string line = absl::StrCat("#0 0x1 in ", name, "+0x2 (a.so+0x3)");
+  LastWords words;
+  words.Add(absl::StrCat("*** monarch: ", line, "\n"));
+  // One of few references is readable, however.
+  words.Add("*** monarch: #1 0x1 in _Z1fRKNSt3mapIiiEES2_S2_+0x2\n");
+  CHECK(words.Backtrace() == absl::StrCat(line,
+                                          "\n#1 0x1 in f(std::map<int, int> const&, std::map<int, int> "
+                                          "const&, std::map<int, int> const&)+0x2"));
+}
+
+TEST_CASE("ALineThatTheReportHasNoRoomForIsLeftOutWhole") {
+  LastWords words;
+  for (int i = 0; i < 66; ++i) words.Add(absl::StrCat("*** monarch: ", i, "\n"));
+  words.Add("*** monarch: begin");
+  words.Add("end\n");
+  const std::string text = words.Backtrace();
+  CHECK(text.substr(text.size() - 3) == "\n65");
+}
+
 TEST_CASE("AReportWithoutEndIsCut") {
   LastWords words;
   const std::string line(5000, 'x');
