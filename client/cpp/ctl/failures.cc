@@ -68,6 +68,7 @@ void CompleteCauses(const std::map<ProcKey, const v1::FailureEvent*>& deaths, v1
         cause.kind() == v1::FAILURE_KIND_SIGNALLED || cause.kind() == v1::FAILURE_KIND_EXITED;
     if (!of_a_process || found == deaths.end()) continue;
     cause.set_kind(found->second->kind());
+    cause.set_code(found->second->code());
     cause.set_reason(found->second->reason());
     cause.set_stderr_tail(found->second->stderr_tail());
     cause.set_backtrace(found->second->backtrace());

@@ -11,7 +11,7 @@ constexpr char kFailures[] = R"(
   failures { event {
     kind: FAILURE_KIND_EXCEPTION mesh: "owner" pid: 10 actor { proc { host: "h" proc: 1 } actor: 7 }
     cause {
-      kind: FAILURE_KIND_SIGNALLED code: 9 mesh: "trainers" rank: 3 pid: 11 actor { proc { host: "h" proc: 2 } actor: 8 }
+      kind: FAILURE_KIND_EXITED reason: "its cause is not known yet" mesh: "trainers" rank: 3 pid: 11 actor { proc { host: "h" proc: 2 } actor: 8 }
     }
   } }
   failures {
@@ -64,6 +64,7 @@ TEST_CASE("ACauseIsCompletedByWhatWasLearnedOfItsProcess") {
   REQUIRE(snapshots[0].failures.failures_size() == 1);
   const v1::FailureEvent& cause = snapshots[0].failures.failures(0).event().cause(0);
   CHECK(cause.kind() == v1::FAILURE_KIND_OUT_OF_MEMORY);
+  CHECK(cause.code() == 9);
   CHECK(cause.mesh() == "trainers");
   CHECK(cause.reason() == "counted");
   CHECK(cause.stderr_tail() == "last");
