@@ -410,3 +410,44 @@ def test_requests_are_bounded_and_cover_each_byte_once() -> None:
 
     assert set(check()) == set(seen)
     assert list(seen.values()) == sizes
+
+
+def test_a_directory_takes_the_place_of_a_pipe(tmp_path: Path) -> None:
+    source, root = tmp_path / "source", tmp_path / "root"
+    (source / "package").mkdir(parents=True)
+    (source / "package" / "code.py").write_text("x = 1\n")
+    root.mkdir()
+    os.mkfifo(root / "package")
+    synchronise(root, {source: ""})
+    assert tree(root) == tree(source)
+
+
+def test_a_directory_that_becomes_a_file_while_it_is_listed_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "changing").mkdir()
+    (tmp_path / "stays").touch()
+    scandir = os.scandir
+
+    def change_first(path: str) -> Any:
+        if path.endswith("/changing"):
+            os.rmdir(path)
+            Path(path).touch()
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", change_first)
+    listing, _ = list_workspace({tmp_path: ""})
+    assert sorted(listing.entries) == ["", "stays"]
+
+
+def test_a_link_in_the_stage_leads_nowhere(tmp_path: Path) -> None:
+    source, root, other = tmp_path / "source", tmp_path / "root", tmp_path / "other"
+    source.mkdir()
+    (source / "file").write_text("x")
+    (other / "below").mkdir(parents=True)
+    (other / "below").chmod(0o755)
+    (root / STAGE).mkdir(parents=True)
+    (root / STAGE / "new").symlink_to(other)
+    synchronise(root, {source: ""})
+    assert tree(root) == tree(source)
+    assert stat.S_IMODE((other / "below").stat().st_mode) == 0o755

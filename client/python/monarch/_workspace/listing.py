@@ -79,7 +79,7 @@ def scan(top: str, prefix: str, entries: dict[str, Entry]) -> None:
         directory, at = waiting.pop()
         try:
             found = list(os.scandir(directory))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             if directory == top:
                 raise
             entries.pop(at, None)

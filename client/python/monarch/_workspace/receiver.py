@@ -224,6 +224,9 @@ class Synchronisation:
         was_cleared = self._clear(stage, path, entry)
         old = None if was_cleared else self._have.get(path)
         if old is None:
+            # Pipes and sockets are in no listing.
+            if os.path.lexists(stage.path(path)) and not stat.S_ISDIR(os.lstat(stage.path(path)).st_mode):
+                stage.displace(stage.path(path))
             if not os.path.lexists(stage.path(path)):
                 stage.make_directory(stage.path(path), entry.permissions | stat.S_IRWXU)
         elif entry.mtime_ns is not None and old.permissions & stat.S_IRWXU != stat.S_IRWXU:

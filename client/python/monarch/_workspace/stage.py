@@ -154,8 +154,11 @@ def set_attributes(path: str, entry: Entry) -> None:
 
 
 def _remove(path: str) -> None:
-    """A tree, also one with directories that may not be written to."""
+    """A tree, also one with directories that may not be written to; of a link, the link alone."""
     if not os.path.lexists(path):
+        return
+    if not stat.S_ISDIR(os.lstat(path).st_mode):
+        os.unlink(path)
         return
     for directory, names, _ in os.walk(path):
         for name in names:
