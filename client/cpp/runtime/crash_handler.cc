@@ -19,14 +19,16 @@ namespace {
 
 constexpr int kSignals[] = {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL};
 constexpr size_t kStackBytes = 64 << 10;
+// A crash with malloc's lock held would wait for that in the report. The daemon ends a crash after 2 s.
+constexpr itimerspec kStepMax = {{0, 0}, {0, 600'000'000}};
 // Another thread that crashes meanwhile lets the first one finish.
 constexpr timespec kLook = {0, 10'000'000};
 constexpr int kLooksMax = 100;
 // The daemon ends a crash that takes longer.
 constexpr int kAwaitLooksMax = 300;
 
-// What the handler needs. Constant once the handler is there, but for the atomics and `escape`, which is the
-// reporter's.
+// What the handler needs. Constant once the handler is there, but for the atomics and, from `escape` on, what
+// is the reporter's.
 struct {
   pid_t pid = 0;
   uint8_t* life_line = nullptr;
@@ -34,6 +36,9 @@ struct {
   std::atomic<pid_t> reporter{0};
   std::atomic<bool> done{false};
   sigjmp_buf escape;
+  CrashProgress progress;
+  bool complete = false;  // the report
+  int timer = -1;
 } g_crash;
 
 pid_t ThreadId() { return static_cast<pid_t>(syscall(SYS_gettid)); }
@@ -44,12 +49,36 @@ void Guarded(Step step) {
   if (sigsetjmp(g_crash.escape, 1) == 0) step();
 }
 
+// As Guarded, and what hangs comes back, too: by a signal to this thread, as if of a crash.
+template <typename Step>
+void GuardedInTime(Step step) {
+  Guarded([&] {
+    sigevent event = {};
+    event.sigev_notify = SIGEV_THREAD_ID;
+    event.sigev_signo = SIGABRT;
+    event._sigev_un._tid = ThreadId();
+    // The raw calls: those of the library allocate.
+    if (syscall(SYS_timer_create, CLOCK_MONOTONIC, &event, &g_crash.timer) != 0) return step();
+    syscall(SYS_timer_settime, g_crash.timer, 0, &kStepMax, nullptr);
+    step();
+  });
+  // Its signal may come until then.
+  Guarded([] { syscall(SYS_timer_delete, g_crash.timer); });
+}
+
 void Report(int signal, const siginfo_t& info, void* context) {
   const pid_t self = ThreadId();
   pid_t nobody = 0;
   if (g_crash.reporter.compare_exchange_strong(nobody, self)) {
     if (g_crash.life_line != nullptr) Guarded([&] { AbandonLifeline(g_crash.life_line, signal); });
-    Guarded([&] { WriteCrashReport(STDERR_FILENO, signal, info, context); });
+    // Again: without names, if those were too much.
+    for (int i = 0; i < 2; ++i) {
+      GuardedInTime([&] {
+        if (g_crash.complete) return;
+        WriteCrashReport(STDERR_FILENO, signal, info, context, &g_crash.progress);
+        g_crash.complete = true;
+      });
+    }
     g_crash.done.store(true);
     return;
   }

@@ -8,7 +8,8 @@ namespace monarch {
 
 // A worker's last words: on SEGV, ABRT, BUS, FPE and ILL the process writes a report to stderr
 // (base/crash_report.h) and then dies of that signal. Everything on the way is async-signal-safe as far as
-// libunwind is; a crash in the report itself ends the report, and a forked child writes none.
+// libunwind is; a crash or a hang in the report itself leaves out the names that are to come, and a second
+// one ends it; a forked child writes none.
 
 // The page of this process's life-line (message/lifeline.h): it is abandoned before the report, so that
 // nobody waits for that.

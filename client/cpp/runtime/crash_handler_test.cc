@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -173,6 +174,25 @@ TEST_CASE("ACrashInTheReportEndsTheReportOnly") {
   INFO(crash.words);
   CHECK(DiedOf(crash, SIGABRT));
   CHECK(Says(crash, "*** monarch: SIGABRT"));
+}
+
+TEST_CASE("ACrashThatHoldsTheLockOfMallocIsReported") {
+  // What malloc finds broken it reports with its lock held. Of a thread: one alone takes none.
+  const Crash crash = CrashOf([] {
+    std::thread other([] { pause(); });
+    std::thread([] {
+      UseCrashStack();
+      for (size_t size = 5000; size < 600'000; size += 3000) {
+        void* volatile memory = malloc(size);
+        memset(memory, 0xff, size + 100);
+      }
+    }).join();
+    _exit(97);
+  });
+  INFO(crash.words);
+  CHECK(DiedOf(crash, SIGABRT));
+  CHECK(Says(crash, "*** monarch: #0 0x"));
+  CHECK(Says(crash, "*** monarch: #5 0x"));
 }
 
 TEST_CASE("WhoIsAboutToExitLetsACrashComeToItsEnd") {

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/clock.h"
@@ -115,8 +116,10 @@ void PrepareCrashReport() {
   unw_set_caching_policy(unw_local_addr_space, UNW_CACHE_NONE);
 }
 
-void WriteCrashReport(int fd, int signal, const siginfo_t& info, void* context) {
-  WriteHead(fd, signal, info);
+void WriteCrashReport(int fd, int signal, const siginfo_t& info, void* context, CrashProgress* progress) {
+  const bool is_first = ++progress->calls == 1;
+  if (!progress->head) WriteHead(fd, signal, info);
+  progress->head = true;
   const SystemClock clock;
   const absl::Duration names_until = clock.Now() + kNamesTimeMax;
   unw_cursor_t cursor;
@@ -124,7 +127,9 @@ void WriteCrashReport(int fd, int signal, const siginfo_t& info, void* context) 
   for (int number = 0; number < kCrashFramesMax; ++number) {
     unw_word_t pc = 0;
     if (unw_get_reg(&cursor, UNW_REG_IP, &pc) != 0) return;
-    WriteFrame(fd, number, pc, &cursor, clock.Now() < names_until);
+    if (number >= progress->frames)
+      WriteFrame(fd, number, pc, &cursor, is_first && clock.Now() < names_until);
+    progress->frames = std::max(progress->frames, number + 1);
     if (unw_step(&cursor) <= 0) return;
   }
   CrashLine().Add(kCrashLinePrefix).Add("(more frames, not shown)").Write(fd);
