@@ -94,6 +94,29 @@ TEST_CASE("RepeatedSpawnRequestGetsTheFirstAnswer") {
         grpc::StatusCode::ALREADY_EXISTS);
 }
 
+TEST_CASE("ARankCanBeStartedAgain") {
+  DaemonHarness harness;
+  REQUIRE(harness.Hello());
+  v1::SpawnProcsResponse first;
+  REQUIRE(harness.Spawn(harness.SpawnOf("1", {"ready", "ready", "ready"}), &first).ok());
+  kill(static_cast<pid_t>(first.procs(1).pid()), SIGKILL);
+  v1::SpawnProcsRequest request = harness.SpawnOf("2", {"ready", "ready", "ready"});
+  const v1::ProcessSpec spec = request.rank_specs(1);
+  request.clear_rank_specs();
+  *request.mutable_spec() = spec;
+  request.add_ranks(1);
+  request.set_incarnation(2);
+  v1::SpawnProcsResponse again;
+  const grpc::Status spawned = harness.Spawn(request, &again);
+  INFO(spawned.error_message());
+  REQUIRE(spawned.ok());
+  REQUIRE(again.procs_size() == 1);
+  CHECK(again.procs(0).rank() == 1);
+  CHECK(again.procs(0).rank_label() == first.procs(1).rank_label());
+  CHECK(again.procs(0).address().proc() != first.procs(1).address().proc());
+  CHECK(again.procs(0).address().incarnation() == 2);
+}
+
 TEST_CASE("KilledWorkerIsToldAtOnceAndInDetail") {
   DaemonHarness harness;
   REQUIRE(harness.Hello());

@@ -35,9 +35,10 @@ struct SpawnRequest {
   std::string request_id;
   std::string mesh;
   Shape shape;
-  std::vector<HostId> hosts;       // one for each rank; none: the host that is asked
+  std::vector<HostId> hosts;       // one for each that is to be started; none: the host that is asked
   std::vector<uint32_t> ranks;     // those to be started; none: all
   std::vector<ProcessSpec> specs;  // one for all, or one for each that is to be started
+  uint32_t incarnation = 1;        // which start of these ranks it is
   ActorAddress owner;              // proc 0: the asker's proc
   absl::Duration phase_timeout;    // zero: the default
 

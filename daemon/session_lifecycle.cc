@@ -138,7 +138,7 @@ absl::StatusOr<ProcDescription> Session::StartProc(const SpawnRequest& request, 
   const ProcessSpec& spec = request.specs.size() == 1 ? request.specs[0] : request.specs[index];
   MONARCH_ASSIGN_OR_RETURN(auto sockets, PacketSocket::Pair());
   ProcRecord record;
-  record.description.address = ProcAddress{context_->host, context_->next_proc++, 1};
+  record.description.address = ProcAddress{context_->host, context_->next_proc++, request.incarnation};
   record.description.rank = request.RankOf(index);
   record.description.mesh = request.mesh;
   record.description.rank_label = request.shape.PointLabel(record.description.rank);

@@ -15,11 +15,11 @@ void SpreadSpawns::Spawn(SpawnRequest request, Reply reply) {
     return;
   }
   std::map<HostId, SpawnRequest> parts;
-  for (uint32_t rank = 0; rank < request.hosts.size(); ++rank) {
-    SpawnRequest& part = parts[request.hosts[rank]];
-    part.ranks.push_back(rank);
+  for (size_t i = 0; i < request.hosts.size(); ++i) {
+    SpawnRequest& part = parts[request.hosts[i]];
+    part.ranks.push_back(request.RankOf(i));
     if (request.specs.size() == 1 && part.specs.empty()) part.specs = request.specs;
-    if (request.specs.size() != 1) part.specs.push_back(request.specs[rank]);
+    if (request.specs.size() != 1) part.specs.push_back(request.specs[i]);
   }
   Entry& spawn = spawns_[id];
   spawn.mesh = request.mesh;
@@ -30,6 +30,7 @@ void SpreadSpawns::Spawn(SpawnRequest request, Reply reply) {
     part.request_id = absl::StrCat(id, "@", host.ToHex().substr(0, 8));
     part.mesh = request.mesh;
     part.shape = request.shape;
+    part.incarnation = request.incarnation;
     part.owner = request.owner;
     part.phase_timeout = request.phase_timeout;
     hosts_->SpawnOn(host, std::move(part), [this, id](const SpawnResult& result) { OnPart(id, result); });

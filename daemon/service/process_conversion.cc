@@ -102,13 +102,13 @@ absl::StatusOr<Shape> ShapeFromProto(const v1::SpawnProcsRequest& in, const Limi
 
 absl::Status PlacesFromProto(const v1::SpawnProcsRequest& in, SpawnRequest* out) {
   const size_t ranks = out->shape.size();
-  if (!in.hosts().empty() && (static_cast<size_t>(in.hosts_size()) != ranks || !in.ranks().empty()))
-    return Bad(absl::StrCat(in.hosts_size(), " hosts for ", ranks, " processes"));
+  out->ranks.assign(in.ranks().begin(), in.ranks().end());
+  if (!in.hosts().empty() && static_cast<size_t>(in.hosts_size()) != out->count())
+    return Bad(absl::StrCat(in.hosts_size(), " hosts for ", out->count(), " processes"));
   for (const std::string& host : in.hosts()) {
     MONARCH_ASSIGN_OR_RETURN(const Id128 id, Id128FromProtoBytes(host));
     out->hosts.push_back(HostId(id));
   }
-  out->ranks.assign(in.ranks().begin(), in.ranks().end());
   for (size_t i = 0; i < out->ranks.size(); ++i) {
     if (out->ranks[i] >= ranks || (i > 0 && out->ranks[i] <= out->ranks[i - 1]))
       return Bad("ranks must be ascending, and of the mesh");
@@ -139,6 +139,7 @@ absl::StatusOr<SpawnRequest> FromProto(const v1::SpawnProcsRequest& in, const Li
       out.specs.push_back(std::move(spec));
     }
   }
+  out.incarnation = std::max(in.incarnation(), 1u);
   if (in.has_owner()) {
     MONARCH_ASSIGN_OR_RETURN(out.owner, FromProto(in.owner()));
   }
@@ -191,6 +192,7 @@ v1::SpawnProcsRequest ToProto(const SpawnRequest& request) {
     added->set_boot(spec.boot);
     added->set_inherit_env(spec.inherit_env);
   }
+  out.set_incarnation(request.incarnation);
   *out.mutable_owner() = ToProto(request.owner);
   out.set_phase_timeout_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(request.phase_timeout)));
   return out;

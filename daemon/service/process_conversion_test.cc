@@ -51,5 +51,23 @@ TEST_CASE("SpawnTakesATagOfLettersAndDigits") {
   }
 }
 
+TEST_CASE("SpawnOfSomeRanksHasAHostForEachOfThem") {
+  v1::SpawnProcsRequest request = Request();
+  request.add_labels("gpus");
+  request.add_sizes(4);
+  request.add_ranks(1);
+  request.add_ranks(3);
+  request.set_incarnation(5);
+  for (int i = 0; i < 2; ++i) request.add_hosts(std::string(16, static_cast<char>('a' + i)));
+  const absl::StatusOr<SpawnRequest> parsed = FromProto(request, Limits());
+  REQUIRE(parsed.ok());
+  CHECK(parsed->count() == 2);
+  CHECK(parsed->RankOf(1) == 3);
+  CHECK(parsed->incarnation == 5);
+  CHECK(ToProto(*parsed).incarnation() == 5);
+  request.add_hosts(std::string(16, 'c'));
+  CHECK(absl::IsInvalidArgument(FromProto(request, Limits()).status()));
+}
+
 }  // namespace
 }  // namespace monarch

@@ -20,7 +20,9 @@ class _Spread:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._control, name)
 
-    def spawn_procs(self, mesh: str, labels: Any, sizes: Any, specs: Any, owner: Any, phase_ms: int) -> Any:
+    def spawn_procs(
+        self, mesh: str, labels: Any, sizes: Any, specs: Any, owner: Any, phase_ms: int, hosts: Any = ()
+    ) -> Any:
         for spec in specs:
             spec["inherit_env"] = True
         return self._control.spawn_procs(mesh, labels, sizes, specs, owner, phase_ms, hosts=self._hosts)

@@ -37,10 +37,14 @@ struct ProcessSpec {
 struct SpawnRequest {
   std::string mesh;
   Shape shape;                     // as many processes as it has ranks
-  std::vector<ProcessSpec> specs;  // one, or one for each rank
-  std::vector<HostId> hosts;       // one for each rank; none: the daemon's own
+  std::vector<ProcessSpec> specs;  // one, or one for each process
+  std::vector<HostId> hosts;       // one for each process; none: the daemon's own
+  std::vector<uint32_t> ranks;     // those to be started, ascending; none: all
+  uint32_t incarnation = 1;        // of their addresses: which start of these ranks it is
   ActorAddress owner;
   absl::Duration phase_timeout;  // zero: the daemon's default
+
+  size_t count() const { return ranks.empty() ? shape.size() : ranks.size(); }
 };
 
 struct AttachedHost {

@@ -53,6 +53,8 @@ v1::SpawnProcsRequest ToProto(const SpawnRequest& request) {
     for (const ProcessSpec& spec : request.specs) *out.add_rank_specs() = ToProto(spec);
   }
   for (const HostId& host : request.hosts) out.add_hosts(ToProtoBytes(host));
+  for (const uint32_t rank : request.ranks) out.add_ranks(rank);
+  out.set_incarnation(request.incarnation);
   *out.mutable_owner() = ToProto(request.owner);
   out.set_phase_timeout_ms(Milliseconds(request.phase_timeout));
   return out;
@@ -84,8 +86,8 @@ absl::Status GrpcControlChannel::Call(absl::Duration timeout, const Rpc& rpc) {
 }
 
 absl::StatusOr<std::vector<SpawnedProc>> GrpcControlChannel::SpawnProcs(const SpawnRequest& request) {
-  if (request.specs.empty() || (request.specs.size() != 1 && request.specs.size() != request.shape.size())) {
-    return absl::InvalidArgumentError("a spawn takes one process specification, or one for each rank");
+  if (request.specs.empty() || (request.specs.size() != 1 && request.specs.size() != request.count())) {
+    return absl::InvalidArgumentError("a spawn takes one process specification, or one for each process");
   }
   const v1::SpawnProcsRequest message = ToProto(request);
   v1::SpawnProcsResponse response;
@@ -100,7 +102,7 @@ absl::StatusOr<std::vector<SpawnedProc>> GrpcControlChannel::SpawnProcs(const Sp
     MONARCH_ASSIGN_OR_RETURN(const ProcAddress address, FromProto(info.address()));
     procs.push_back({address, info.pid()});
   }
-  if (procs.size() != request.shape.size()) {
+  if (procs.size() != request.count()) {
     return absl::InternalError("the daemon answered a spawn with another number of processes than asked for");
   }
   return procs;

@@ -274,6 +274,20 @@ TEST_CASE("owners hear of each rank of their meshes, once") {
   a.RemoveOwnedMesh(kRootActor, 56, "late");
 }
 
+TEST_CASE("members that were made again are reported by their own ids") {
+  Cluster cluster(false);
+  Runtime& a = cluster.Add();
+  Runtime& b = cluster.Add();
+  Runtime& c = cluster.Add();
+  auto shape = Shape::Create({"gpus"}, *NDSlice::RowMajor({2}));
+  a.AddOwnedMesh({kRootActor, "trainers", "m.T", 55, {b.self(), c.self()}, *shape, {55, 78}});
+  cluster.daemon.Kill(c.self(), Signalled());
+  const auto told = Next(a, *a.root_mailbox());
+  REQUIRE(told.ok());
+  CHECK(EventOf(*told).rank == 1);
+  CHECK(EventOf(*told).actor == ActorAddress{c.self(), 78});
+}
+
 TEST_CASE("actors whose owner died are asked to stop") {
   Cluster cluster(false);
   Runtime& a = cluster.Add();

@@ -5,6 +5,10 @@
 
 namespace monarch {
 
+uint64_t OwnedMeshes::ActorAt(const OwnedMesh& mesh, size_t index) {
+  return index < mesh.actors.size() ? mesh.actors[index] : mesh.actor;
+}
+
 void OwnedMeshes::Add(OwnedMesh mesh) { entries_.push_back({std::move(mesh), {}}); }
 
 void OwnedMeshes::Remove(uint64_t owner, uint64_t actor, const std::string& mesh) {
@@ -33,7 +37,7 @@ void OwnedMeshes::Describe(const OwnedMesh& mesh, size_t index, FailureEvent* ev
   event->actor_class = mesh.actor_class;
   event->rank = static_cast<uint32_t>(index);
   event->rank_label = index < mesh.shape.size() ? mesh.shape.PointLabel(index) : "";
-  event->actor = {mesh.procs[index], mesh.actor};
+  event->actor = {mesh.procs[index], ActorAt(mesh, index)};
 }
 
 void OwnedMeshes::ReportOne(Entry* entry, const ProcAddress& proc, const FailureEvent& event,
@@ -73,12 +77,11 @@ std::vector<OwnedMeshes::Report> OwnedMeshes::DiedBefore(const ProcAddress& proc
 void OwnedMeshes::Complete(const ActorAddress& actor, FailureEvent* event) const {
   event->actor = actor;
   for (const Entry& entry : entries_) {
-    if (entry.mesh.actor != actor.actor) continue;
     const auto& procs = entry.mesh.procs;
-    const auto it = std::find(procs.begin(), procs.end(), actor.proc);
-    if (it == procs.end()) continue;
-    Describe(entry.mesh, static_cast<size_t>(it - procs.begin()), event);
-    return;
+    for (size_t i = 0; i < procs.size(); ++i) {
+      if (procs[i] == actor.proc && ActorAt(entry.mesh, i) == actor.actor)
+        return Describe(entry.mesh, i, event);
+    }
   }
 }
 

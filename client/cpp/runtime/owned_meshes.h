@@ -40,6 +40,7 @@ class OwnedMeshes {
     OwnedMesh mesh;
     absl::flat_hash_set<ProcAddress> reported;
   };
+  static uint64_t ActorAt(const OwnedMesh& mesh, size_t index);
   static void Describe(const OwnedMesh& mesh, size_t index, FailureEvent* event);
   static void ReportOne(Entry* entry, const ProcAddress& proc, const FailureEvent& event,
                         std::vector<Report>* out);

@@ -58,6 +58,8 @@ struct OwnedMesh {
   uint64_t actor = 0;       // 0: a mesh of procs
   std::vector<ProcAddress> procs;
   Shape shape;  // as spawned
+  // Of each rank, where not all are `actor`: members that were made again.
+  std::vector<uint64_t> actors = {};
 };
 
 // Work for the language layer, which the runtime cannot do itself.

@@ -86,12 +86,15 @@ std::unique_ptr<ControlChannel> Make(nb::object open_fd, nb::handle token) {
 }
 
 nb::object SpawnProcs(ControlChannel& self, nb::handle mesh, nb::handle labels, nb::handle sizes,
-                      nb::handle specs, nb::handle owner, int64_t phase_timeout_ms, nb::handle hosts) {
+                      nb::handle specs, nb::handle owner, int64_t phase_timeout_ms, nb::handle hosts,
+                      nb::handle ranks, uint32_t incarnation) {
   SpawnRequest request;
   request.mesh = ToText(mesh);
   request.shape = ToShape(labels, sizes);
   for (nb::handle spec : specs) request.specs.push_back(ToSpec(spec));
   for (nb::handle host : hosts) request.hosts.push_back(ToHost(host));
+  for (nb::handle rank : ranks) request.ranks.push_back(nb::cast<uint32_t>(rank));
+  request.incarnation = incarnation;
   request.owner = ToActor(owner);
   request.phase_timeout = absl::Milliseconds(phase_timeout_ms);
   nb::list out;
@@ -187,11 +190,14 @@ NB_MODULE(_control, module) {
       .def(
           "spawn_procs",
           [](PyChannel& self, nb::handle mesh, nb::handle labels, nb::handle sizes, nb::handle specs,
-             nb::handle owner, int64_t phase_timeout_ms, nb::handle hosts) {
-            return SpawnProcs(*self.channel, mesh, labels, sizes, specs, owner, phase_timeout_ms, hosts);
+             nb::handle owner, int64_t phase_timeout_ms, nb::handle hosts, nb::handle ranks,
+             uint32_t incarnation) {
+            return SpawnProcs(*self.channel, mesh, labels, sizes, specs, owner, phase_timeout_ms, hosts,
+                              ranks, incarnation);
           },
           nb::arg("mesh"), nb::arg("labels"), nb::arg("sizes"), nb::arg("specs"), nb::arg("owner"),
-          nb::arg("phase_timeout_ms"), nb::arg("hosts") = nb::tuple())
+          nb::arg("phase_timeout_ms"), nb::arg("hosts") = nb::tuple(), nb::arg("ranks") = nb::tuple(),
+          nb::arg("incarnation") = 1)
       .def("attach_host", [](PyChannel& self, nb::handle address,
                              int64_t timeout_ms) { return AttachHost(*self.channel, address, timeout_ms); })
       .def("shutdown_host",

@@ -22,10 +22,11 @@ class Channel:
     """
 
     def __init__(self, open_fd: Callable[[], int], token: str) -> None: ...
-    # one spec dict, or one for each rank: argv, env, cwd (bytes; empty: the daemon's), umask,
+    # one spec dict, or one for each process: argv, env, cwd (bytes; empty: the daemon's), umask,
     # limits [(resource, soft, hard)], cpus, boot, inherit_env (optional: the daemon's environment, env on top),
     # output_tag (optional: its output goes to the client's stream under this tag).
-    # hosts: a host id for each rank; none: the daemon's own. Whole or not at all over all hosts.
+    # hosts: a host id for each process; none: the daemon's own. Whole or not at all over all hosts.
+    # ranks: those of the mesh that are started, ascending; none: all. incarnation: of their addresses.
     def spawn_procs(
         self,
         mesh: str,
@@ -35,6 +36,8 @@ class Channel:
         owner: Address,
         phase_timeout_ms: int,
         hosts: Sequence[bytes] = (),
+        ranks: Sequence[int] = (),
+        incarnation: int = 1,
     ) -> list[tuple[Proc, int]]: ...  # (address, pid) in rank order
     def stop_procs(
         self, procs: Sequence[Proc], grace_ms: int, kill_after_ms: int, reason: str

@@ -197,6 +197,22 @@ void SetEndpointNamer(const PyRuntime& self, nb::object namer) {
   });
 }
 
+PyInbox AddActor(const PyRuntime& self, uint64_t actor, nb::handle name, nb::handle cls, nb::handle owner) {
+  Runtime::ActorInfo info;
+  info.name = info.mesh = ToText(name);
+  info.actor_class = ToText(cls);
+  info.owner = ToActor(owner);
+  return {self.runtime, ValueOrThrow(self.runtime->AddActor(actor, info)), false};
+}
+
+void AddOwnedMesh(const PyRuntime& self, uint64_t owner, nb::handle mesh, nb::handle cls, uint64_t actor,
+                  nb::handle procs, nb::handle labels, nb::handle sizes, nb::handle actors) {
+  OwnedMesh owned{owner, ToText(mesh), ToText(cls), actor, ToProcs(procs), ToShape(labels, sizes)};
+  for (nb::handle id : actors) owned.actors.push_back(nb::cast<uint64_t>(id));
+  const ReleasedGil released;
+  self.runtime->AddOwnedMesh(owned);
+}
+
 nb::object DeathOf(const PyRuntime& self, nb::handle proc) {
   const absl::StatusOr<FailureEvent> event = self.runtime->DeathOf(ToProc(proc));
   if (absl::IsNotFound(event.status())) return nb::none();
@@ -331,14 +347,10 @@ void DefineActors(nb::class_<PyRuntime>& runtime) {
       .def("bind_actor", [](const PyRuntime& self, uint64_t actor) { self.runtime->BindActor(actor); })
       .def("set_endpoint_namer", SetEndpointNamer)
       .def("end_actor", EndActor)
-      .def("add_owned_mesh",
-           [](const PyRuntime& self, uint64_t owner, nb::handle mesh, nb::handle cls, uint64_t actor,
-              nb::handle procs, nb::handle labels, nb::handle sizes) {
-             const OwnedMesh owned{owner, ToText(mesh),   ToText(cls),
-                                   actor, ToProcs(procs), ToShape(labels, sizes)};
-             const ReleasedGil released;
-             self.runtime->AddOwnedMesh(owned);
-           })
+      .def("add_actor", AddActor)
+      .def("add_owned_mesh", AddOwnedMesh, nb::arg("owner"), nb::arg("mesh"), nb::arg("cls"),
+           nb::arg("actor"), nb::arg("procs"), nb::arg("labels"), nb::arg("sizes"),
+           nb::arg("actors") = nb::tuple())
       .def("remove_owned_mesh", [](const PyRuntime& self, uint64_t owner, uint64_t actor, nb::handle mesh) {
         self.runtime->RemoveOwnedMesh(owner, actor, ToText(mesh));
       });

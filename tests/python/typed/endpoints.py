@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from monarch.actor import Actor, Future, Port, ValueMesh, endpoint, this_host
+from monarch.actor import Actor, Future, Port, Restart, ValueMesh, endpoint, this_host
 from typing_extensions import assert_type
 
 
@@ -138,3 +138,7 @@ procs.spawn("plain", Plain)  # wrong
 procs.spawn("plain", Plain, "1")  # wrong
 procs.spawn("plain", Plain, 1, titel="a")  # wrong
 procs.spawn("plain", int)  # wrong
+assert_type(procs.spawn("plain", Plain, 1, restart=Restart.one_for_one()), Plain)
+procs.spawn("plain", int, restart=Restart.one_for_one())  # wrong
+this_host().spawn_procs({"gpus": 2}, restart=Restart.rest_for_one(max_restarts=1))
+this_host().spawn_procs({"gpus": 2}, restart=3)  # wrong

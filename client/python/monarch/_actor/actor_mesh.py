@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from monarch import _runtime
@@ -14,18 +13,23 @@ from monarch._actor.answers import collect_done, failure_error
 from monarch._actor.endpoint import Endpoint, EndpointProperty, NotAnEndpoint
 from monarch._actor.future import Future
 from monarch._actor.interrupt import acquire_interruptibly
+from monarch._actor.members import Members
 from monarch._actor.mesh_trait import MeshTrait
 from monarch._actor.owned import stop_actor_s, warn_late
 from monarch._actor.pickling import Reference
 from monarch._actor.readiness import Readiness
 from monarch._actor.receiver import Receiver
 from monarch._actor.shape import Shape, Slice
+from monarch._actor.turns import Turns
 
 if TYPE_CHECKING:
     from monarch._actor.context import Instance
+    from monarch._actor.creation import Creation
     from monarch._actor.failure import FailureEvent
     from monarch._actor.owned import Stopping
-    from monarch._actor.proc_mesh import ProcMesh, ProcMeshCore
+    from monarch._actor.proc_mesh import ProcMesh
+    from monarch._actor.proc_mesh_core import ProcMeshCore
+    from monarch._actor.restarter import Restarter
     from monarch._runtime import Address, Inbox, Proc, Targets
 
 T = TypeVar("T", bound=Actor)
@@ -43,10 +47,14 @@ class ActorMeshCore:
     def __init__(self, name: str, cls: type, actor: int, readiness: Readiness, owner_label: str) -> None:
         self.name = name
         self.cls = cls
-        self.actor = actor
+        self.class_name = class_name(cls)
+        self.actor = actor  # the first id of each member
         self.readiness = readiness
         self.owner_label = owner_label
-        self.procs: list[Proc] = []  # in rank order, once ready
+        self.members = Members([])
+        self.turns = Turns()  # for what changes the members, or ends them
+        self.creation: Creation | None = None  # with the spawner only
+        self.restarter: Restarter | None = None  # with the spawner, if it gave a policy
         self.created: Future[None] | None = None  # with the spawner only: all members have mailboxes
         self.owner: Instance | None = None
         self.owner_address: Address | None = None
@@ -57,6 +65,10 @@ class ActorMeshCore:
         self.endpoints: dict[str, EndpointProperty] = {}
         self.proc_mesh: ProcMesh | None = None  # that it was spawned on
         self.mesh: ActorMesh[Any] | None = None  # what the spawner was given
+
+    def set_procs(self, procs: Iterable[Proc]) -> None:
+        """In rank order; before the mesh is ready."""
+        self.members.set_all([(*proc, self.actor) for proc in procs])
 
     def watch_creation(self, owner: Instance, answers: Inbox, count: int) -> None:
         """`answers` gets one from each member once it has a mailbox."""
@@ -72,65 +84,84 @@ class ActorMeshCore:
         """Asks all members to end; once: all who ask wait for the same."""
         with self._stop_lock:
             if self.stopped is None and self.readiness.error is None and self.owner is not None:
-                self._stopping = self._ask_to_stop(self.owner, reason)
+                self._stopping = self._ask_to_stop(reason)
             return self._stopping
 
-    def _ask_to_stop(self, owner: Instance, reason: str) -> Stopping:
+    def _ask_to_stop(self, reason: str) -> Stopping:
         self.stopped = self._stopped_by(reason)
-        runtime = owner.runtime
-        calls: list[Inbox] = []
-        reading = threading.Lock()
+        self._restart_no_more()
+        asked = Readiness()
+        stopping: list[Callable[[float], set[int]]] = []
 
-        def send() -> None:
-            runtime.remove_owned_mesh(owner.actor, self.actor, self.name)
-            count = len(self.procs)
-            call = runtime.open_call(owner.actor, count)
-            calls.append(call)
-            self.running.update(range(count))
-            targets = _runtime.Targets([(*proc, self.actor) for proc in self.procs], range(count))
-            meta = _runtime.encode_value({"reason": reason})
-            runtime.send(owner.actor, _runtime.STOP_ACTOR, targets, _runtime.NONE, meta, [], call)
+        def ask() -> None:
+            self._let_go()
+            stopping.append(self.stop_members(self.members.addresses, reason))
+            asked.set_ready()
 
-        # Behind the creation, which may be still to come.
-        self.readiness.post(send, lambda error: None)
+        # Behind the creation, which may be still to come, and behind a restart.
+        self.readiness.post(lambda: self.turns.post(ask), asked.set_error)
 
         def wait(deadline: float) -> None:
-            self.readiness.wait_over(max(0.0, deadline - time.monotonic()))
-            # An inbox has one reader at a time.
-            if not calls or not acquire_interruptibly(reading, deadline):
-                return
+            asked.wait_over(max(0.0, deadline - time.monotonic()))
+            for wait_for_members in stopping:
+                self.running = wait_for_members(deadline)
+
+        return wait
+
+    def _restart_no_more(self) -> None:
+        if self.restarter is not None:
+            self.restarter.quit()
+
+    def _let_go(self) -> None:
+        """Its end is no failure from now on, and what waits for a restart fails. In turn."""
+        self._restart_no_more()  # The creation may have made the restarter since.
+        if self.creation is not None:
+            self.creation.tell_no_more()
+        members = self.members
+        members.supervised = False
+        members.lose_all_down(self.stopped or {})
+
+    def stop_members(self, addresses: list[Address], reason: str) -> Callable[[float], set[int]]:
+        """Asks actors to end; the returned function waits for them, at most until a monotonic time, and returns the
+        places of those that have not ended."""
+        assert self.owner is not None
+        runtime, caller = self.owner.runtime, self.owner.actor
+        count = len(addresses)
+        call = runtime.open_call(caller, count)
+        targets = _runtime.Targets(addresses, range(count))
+        meta = _runtime.encode_value({"reason": reason})
+        runtime.send(caller, _runtime.STOP_ACTOR, targets, _runtime.NONE, meta, [], call)
+        running = set(range(count))
+        reading = threading.Lock()  # An inbox has one reader at a time.
+
+        def wait(deadline: float) -> set[int]:
+            if not acquire_interruptibly(reading, deadline):
+                return running
             try:
-                call = calls[0]
-                while self.running and runtime.wait(call, max(0.0, deadline - time.monotonic())):
+                while running and runtime.wait(call, max(0.0, deadline - time.monotonic())):
                     answer = call.try_pop()
                     if answer is None:  # The session is over.
-                        self.running.clear()
+                        running.clear()
                         break
-                    self.running.discard(answer.rank)
+                    running.discard(answer.rank)
             finally:
                 reading.release()
+            return running
 
         return wait
 
     def _stopped_by(self, reason: str) -> dict[str, Any]:
-        return {
-            "kind": "stopped",
-            "mesh": self.name,
-            "actor_class": class_name(self.cls),
-            "reason": reason,
-        }
+        return {"kind": "stopped", "mesh": self.name, "actor_class": self.class_name, "reason": reason}
 
     def is_on(self, procs: ProcMeshCore) -> bool:
         return self.proc_mesh is not None and self.proc_mesh._core is procs
 
     def disown(self, reason: str) -> None:
         """Somebody ends the actors' processes on purpose."""
-        owner = self.owner
-        assert owner is not None
         self.stopped = self._stopped_by(reason)
-        remove = partial(owner.runtime.remove_owned_mesh, owner.actor, self.actor, self.name)
-        # Behind the creation, which may be still to come.
-        self.readiness.post(remove, lambda error: None)
+        self._restart_no_more()
+        # Behind the creation, which may be still to come, and behind a restart.
+        self.readiness.post(lambda: self.turns.post(self._let_go), lambda error: None)
 
     def stop(self, reason: str) -> None:
         if self.owner is not None:
@@ -152,7 +183,7 @@ class ActorMesh(Reference, MeshTrait, Generic[T]):
         self._core = core
         self._shape = shape
         self._spawned_here = spawned_here
-        self._prepared: Targets | None = None
+        self._prepared: tuple[int, Targets | None] = (-1, None)  # and the epoch they are of
 
     # --- the mesh as its endpoints see it ---
 
@@ -163,7 +194,7 @@ class ActorMesh(Reference, MeshTrait, Generic[T]):
         return self._core.owner_label
 
     def _class_name(self) -> str:
-        return class_name(self._core.cls)
+        return self._core.class_name
 
     def _shape_now(self) -> Shape:
         return self._shape
@@ -180,18 +211,25 @@ class ActorMesh(Reference, MeshTrait, Generic[T]):
         owner = self._core.owner_address
         return owner is not None and process().runtime.death_of(owner[:3]) is not None
 
-    def _targets(self) -> Targets:
-        if self._prepared is None:
-            core = self._core
-            addresses = [(*core.procs[rank], core.actor) for rank in self._shape.ndslice]
-            self._prepared = _runtime.Targets(addresses, range(len(addresses)))
-        return self._prepared
+    def _members(self) -> Members:
+        return self._core.members
+
+    def _targets(self) -> Targets | None:
+        members = self._core.members
+        epoch, ranks = members.epoch, list(self._shape.ndslice)
+        if members.down and not members.down.keys().isdisjoint(ranks):
+            return None
+        addresses = [members.addresses[rank] for rank in ranks]
+        targets = _runtime.Targets(addresses, range(len(addresses)))
+        self._prepared = (epoch, targets)
+        return targets
 
     def _targets_now(self) -> Targets | None:
         core = self._core
         if core.stopped is not None or not core.readiness.ready:
             return None
-        return self._prepared or self._targets()
+        epoch, targets = self._prepared
+        return targets if epoch == core.members.epoch else self._targets()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "_core" not in self.__dict__:
@@ -204,6 +242,10 @@ class ActorMesh(Reference, MeshTrait, Generic[T]):
             return found
         if hasattr(cls, name):
             return NotAnEndpoint(self, cls.__qualname__, name, getattr(cls, name))
+        if name == "incarnation":
+            return self._core.members.incarnation
+        if name == "incarnations":
+            return [self._core.members.incarnations[rank] for rank in self._shape.ndslice]
         raise AttributeError(f"{cls.__qualname__} has no attribute {name!r}")
 
     # --- the mesh as an array ---
@@ -260,7 +302,7 @@ class ActorMesh(Reference, MeshTrait, Generic[T]):
         return Future._from_value(f"{self._core.name}-{self._core.actor}")
 
     def __repr__(self) -> str:
-        return f"ActorMesh(class={class_name(self._core.cls)}, name={self._core.name!r}, shape={self._shape})"
+        return f"ActorMesh(class={self._core.class_name}, name={self._core.name!r}, shape={self._shape})"
 
     def __reduce__(self) -> Any:
         core = self._core
@@ -268,7 +310,14 @@ class ActorMesh(Reference, MeshTrait, Generic[T]):
         if core.created is not None and not core.created.is_settled():
             # Whoever gets the reference may call before the spawner's own messages have made the actors.
             core.created._wait(None)
-        described = (core.name, core.cls, core.actor, core.procs, core.owner_label, core.owner_address)
+        described = (
+            core.name,
+            core.cls,
+            core.actor,
+            core.members.addresses,
+            core.owner_label,
+            core.owner_address,
+        )
         return (_rebuild, (*described, self._shape, core.proc_mesh))
 
 
@@ -279,14 +328,14 @@ def _rebuild(
     name: str,
     cls: type,
     actor: int,
-    procs: list[Proc],
+    members: list[Address],
     owner_label: str,
     owner_address: Address | None,
     shape: Shape,
     proc_mesh: ProcMesh | None,
 ) -> ActorMesh[Any]:
     core = ActorMeshCore(name, cls, actor, Readiness.of_reference(), owner_label)
-    core.procs = procs
+    core.members.set_all(members)
     core.proc_mesh = proc_mesh
     core.owner_address = owner_address
     return ActorMesh(core, shape)

@@ -14,6 +14,7 @@ from monarch._actor.unpicklable import cannot_load, summary_of
 
 if TYPE_CHECKING:
     from monarch._actor.future import Future
+    from monarch._actor.members import Members
     from monarch._actor.shape import Shape
     from monarch._runtime import Message
 
@@ -27,6 +28,7 @@ class Description(NamedTuple):
     actor_class: str
     owner_is_gone: bool = False  # and with its process whoever would know more of the mesh
     limit: float | None = None  # seconds; then each answer that is missing is a CANCEL
+    members: Members | None = None  # of the mesh
 
 
 # How the runtime stops an actor whose owner's process is gone.
@@ -95,6 +97,8 @@ def error_of(message: Message, description: Description) -> BaseException:
         event["mesh"] = event["mesh"] or description.mesh
         event["actor_class"] = event["actor_class"] or description.actor_class
         shown = FailureEvent(event)
+        if description.members is not None and shown.kind != "stopped":
+            description.members.doubt(event)
         if shown.kind == "stopped" and (description.owner_is_gone or shown.reason == OWNER_DIED):
             return SupervisionError(
                 f"timed out reaching controller {description.owner_label} for mesh {description.mesh}. "

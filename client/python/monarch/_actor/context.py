@@ -28,6 +28,7 @@ class Instance:
         class_name: "module.Class"; None for the root.
         creator: who spawned it, with the chain of spawners; None for the root.
         rank: its place in the mesh as spawned, which never changes; without dimensions for the root.
+        incarnation: that of its mesh in which it was made: 1, and more if a restart policy made it again.
     """
 
     def __init__(self, runtime: Runtime, address: Address, info: dict[str, Any]) -> None:
@@ -38,6 +39,7 @@ class Instance:
         self.class_name: str | None = info.get("class")
         self.creator: Creator | None = info.get("creator")
         extent = Extent(info.get("labels", []), info.get("sizes", []))
+        self.incarnation: int = info.get("incarnation", 1)
         self.rank = Point(info.get("rank", 0), extent)
         self.owned: list[Owned] = []  # by own(); left by release()
         self.runner: ActorRunner | None = None

@@ -53,7 +53,7 @@ _started_in: Process | None = None
 def _controllers() -> ActorMesh[Any]:
     owner = process()
     core = ActorMeshCore("controllers", Controllers, CONTROLLERS_ID, Readiness.done(), "<root>")
-    core.procs = [owner.root_proc]
+    core.set_procs([owner.root_proc])
     return ActorMesh(core, Shape.unity())
 
 

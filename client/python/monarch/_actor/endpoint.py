@@ -9,13 +9,14 @@ from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
 from monarch import _runtime
-from monarch._actor import peer_semantics, pickling
+from monarch._actor import pickling
 from monarch._actor.answers import Description, collect_all, collect_one
 from monarch._actor.context import context
-from monarch._actor.errors import ResourceExhausted, send_error
+from monarch._actor.errors import send_error
 from monarch._actor.future import Future, check_timeout
 from monarch._actor.receiver import Receiver
 from monarch._actor.signature import Signature, signature_of
+from monarch._actor.transmission import Transmission
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from monarch._actor.context import Instance
     from monarch._actor.endpoint_types import MakesEndpoint, MakesPortEndpoint, Propagator
+    from monarch._actor.members import Members
     from monarch._actor.port import Port
     from monarch._actor.readiness import Readiness
     from monarch._actor.shape import Shape
@@ -159,10 +161,12 @@ class EndpointTarget(Protocol):
     def _owner_label(self) -> str: ...
     def _class_name(self) -> str: ...
     def _shape_now(self) -> Shape: ...
-    def _targets(self) -> Targets: ...
-    # None unless messages can be sent at once.
+    # None: one of its members is being started again.
+    def _targets(self) -> Targets | None: ...
+    # None unless messages can be sent to all at once.
     def _targets_now(self) -> Targets | None: ...
     def _readiness(self) -> Readiness: ...
+    def _members(self) -> Members: ...
     def _stop_event(self) -> dict[str, Any] | None: ...
     # Whether the process of the mesh's owner is known to be dead.
     def _owner_is_gone(self) -> bool: ...
@@ -300,6 +304,7 @@ class Endpoint(Generic[P, R]):
             mesh._class_name(),
             mesh._owner_is_gone(),
             self._limit,
+            mesh._members(),
         )
 
     def _send(self, args: Any, kwargs: Any, only: int | None, answers: int) -> Receiver:
@@ -314,13 +319,13 @@ class Endpoint(Generic[P, R]):
             except _runtime.StatusError as error:
                 raise send_error(error) from None
         call = runtime.open_call(instance.actor, answers, self._limit)
-        self._transmit(instance, parts, only, call, answers)
+        self._transmission(instance, parts, call).start(only, answers)
         return Receiver(runtime, call)
 
     def _post(self, args: Any, kwargs: Any, only: int | None) -> None:
         self._refuse_limit()
         instance = context().actor_instance
-        self._transmit(instance, self._pack(args, kwargs), only, None, 0)
+        self._transmission(instance, self._pack(args, kwargs), None).start(only, 0)
 
     def _refuse_limit(self) -> None:
         if self._limit is not None:
@@ -335,45 +340,8 @@ class Endpoint(Generic[P, R]):
             self._signature.check(args, kwargs)
         return pickling.dumps_call(args, kwargs)
 
-    def _transmit(
-        self, instance: Instance, parts: list[Any], only: int | None, call: Inbox | None, answers: int
-    ) -> None:
-        """Sends now, or when the mesh is ready."""
-        runtime, mesh = instance.runtime, self._mesh
-
-        def send() -> None:
-            targets = mesh._targets() if only is None else mesh._targets().one(only)
-            try:
-                runtime.send(instance.actor, _runtime.CALL, targets, _runtime.PICKLE, self._meta, parts, call)
-            except _runtime.StatusError as error:
-                raise send_error(error) from None
-
-        def fail(event: dict[str, Any]) -> None:
-            if call is not None:
-                for rank in range(answers):
-                    runtime.fail_call(call, rank, event)
-
-        stopped = mesh._stop_event()
-        if stopped is not None:
-            fail(stopped)
-            if peer_semantics.strict():
-                why = f"actor stopped: {stopped['reason']}"
-                peer_semantics.fail_sender(
-                    instance, peer_semantics.UndeliverableMessage(self._call_name, why)
-                )
-            return
-
-        def send_later() -> None:
-            try:
-                send()
-            except ResourceExhausted as error:
-                fail({"kind": "exception", "reason": f"the message could not be sent: {error}"})
-
-        readiness = mesh._readiness()
-        if readiness.ready:
-            send()
-        else:
-            readiness.post(send_later, lambda error: fail({"kind": "start_failed", "reason": str(error)}))
+    def _transmission(self, instance: Instance, parts: list[Any], call: Inbox | None) -> Transmission:
+        return Transmission(instance, self._mesh, self._call_name, self._meta, parts, call)
 
     def _send_to_port(self, args: Any, kwargs: Any, port: Port[Any], selection: str) -> None:
         """As broadcast, or to one at random, with the answers going to a port of this process."""
@@ -381,7 +349,7 @@ class Endpoint(Generic[P, R]):
         only = random.randrange(self._size) if selection == "choose" else None
         answers = self._size if only is None else 1
         parts = self._pack(args, kwargs)
-        self._transmit(context().actor_instance, parts, only, port._local_inbox(), answers)
+        self._transmission(context().actor_instance, parts, port._local_inbox()).start(only, answers)
 
 
 def send(

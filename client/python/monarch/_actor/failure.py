@@ -53,7 +53,10 @@ class FailureEvent:
 
             self._is_final = True
             if process.exists():
+                _, mark, note = self.reason.partition(RESTARTS_GIVEN_UP)
                 self._fields = process.process().runtime.with_detail(self._fields, _DETAIL_S)
+                if mark and mark not in self.reason:
+                    self._fields = {**self._fields, "reason": f"{self.reason} {mark}{note}".strip()}
         return self
 
     def as_dict(self) -> dict[str, Any]:
@@ -71,6 +74,8 @@ def _last_lines(text: str) -> str:
     return "\n".join(text.splitlines()[-lines:]) if lines else text
 
 
+# How a restart policy begins what it adds to the reason of a failure that it lets climb.
+RESTARTS_GIVEN_UP = "(restarts are given up: "
 # The dead process's last words are there milliseconds after its death, or, if it was large, a tenth of a second.
 _DETAIL_S = 2.0
 _TEXTS = frozenset(

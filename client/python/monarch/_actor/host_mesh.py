@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from monarch._actor.context import Instance, context
 from monarch._actor.errors import SpawnError
@@ -24,14 +24,15 @@ from monarch._actor.launch_spec import (
 )
 from monarch._actor.mesh_trait import MeshTrait, point_shape
 from monarch._actor.pickling import Reference
-from monarch._actor.proc_mesh import ProcMesh, ProcMeshCore, SpawnCallbacks, start_in_background
+from monarch._actor.proc_mesh import ProcMesh, SpawnCallbacks, start_in_background
+from monarch._actor.proc_mesh_core import ProcMeshCore
 from monarch._actor.process import process
 from monarch._actor.readiness import Readiness
+from monarch._actor.restart_policy import Restart
+from monarch._actor.restartable_procs import Launch, RestartableProcs
+from monarch._actor.restarter import Restarter
 from monarch._actor.setup_actor import SetupActor, set_up
 from monarch._actor.shape import Point, Region, Shape, Slice
-
-if TYPE_CHECKING:
-    from monarch._actor.setup_actor import Setup
 
 
 class HostMesh(Reference, MeshTrait):
@@ -93,6 +94,7 @@ class HostMesh(Reference, MeshTrait):
         name: str | None = None,
         proc_bind: list[dict[str, str]] | None = None,
         bootstrap_command: BootstrapCommand | Callable[[Point], BootstrapCommand] | None = None,
+        restart: Restart | None = None,
     ) -> ProcMesh:
         """Starts processes on each host and returns their mesh, at once; the start goes on in the background.
 
@@ -105,6 +107,7 @@ class HostMesh(Reference, MeshTrait):
             name: the mesh's name in reports.
             proc_bind: processors and memory for each process of a host.
             bootstrap_command: the program to start, for all or for each place.
+            restart: which processes are started again when one dies, and with them the actors on them.
         """
         self._core.check_open()
         shape = self._shape_of_procs(per_host or {})
@@ -120,11 +123,12 @@ class HostMesh(Reference, MeshTrait):
         specs = self._specs(shape, procs_per_host, proc_bind, bootstrap_command, tag)
         core = ProcMeshCore(_unique_name(name or "anon"), Readiness(), [], owner, procs_per_host)
         core.output = output
+        core.shape = shape
         self._core.add_spawned(core)
         owner.own(core)
         core.mesh = mesh = ProcMesh(core, shape, self, whole=True)
         phase_ms = phase_timeout_ms()
-        start_in_background(lambda: _spawn(owner, mesh, specs, phase_ms, functions))
+        start_in_background(lambda: _spawn(owner, mesh, Launch(specs, [], phase_ms, functions), restart))
         SpawnCallbacks.tell(mesh)
         return mesh
 
@@ -280,9 +284,7 @@ def _refuse(text: str) -> Future[None]:
     return Future._from_function(refuse)
 
 
-def _spawn(
-    owner: Instance, mesh: ProcMesh, specs: list[dict[str, Any]], phase_ms: int, functions: list[Setup]
-) -> None:
+def _spawn(owner: Instance, mesh: ProcMesh, launch: Launch, policy: Restart | None) -> None:
     core, shape, host_mesh = mesh._core, mesh._shape, mesh._host_mesh
     try:
         host_mesh._core.readiness.wait()
@@ -292,21 +294,27 @@ def _spawn(
 
             start_controllers(here)
         hosts = [host for host in host_mesh._hosts() for _ in range(core.per_host)]
-        elsewhere = {} if set(hosts) == {here.self_proc[0]} else {"hosts": hosts}
+        if set(hosts) == {here.self_proc[0]}:
+            hosts = []
         spawned = here.control().spawn_procs(
-            core.name, shape.labels, shape.ndslice.sizes, specs, owner.address, phase_ms, **elsewhere
+            core.name, shape.labels, shape.ndslice.sizes, launch.specs, owner.address, launch.phase_ms, hosts
         )
-        core.procs += [address for address, _ in spawned]
+        core.members.set_all([address for address, _ in spawned])
         core.pids = [pid for _, pid in spawned]
         if core.output is not None:
             core.output.set_procs(core.procs)
-        owner.runtime.add_owned_mesh(
-            owner.actor, core.name, "", 0, core.procs, shape.labels, shape.ndslice.sizes
-        )
-        if functions:
-            set_up(owner, mesh, functions)
+        if policy is not None:
+            core.restarter = Restarter(owner, policy, core.name)
+        core.tell()
+        if launch.functions:
+            set_up(owner, mesh, launch.functions)
+        if core.restarter is not None:
+            core.restartable = RestartableProcs(mesh, launch._replace(hosts=hosts))
+            core.restarter.start(core.restartable, len(shape))
     except Exception as error:
         owner.release(core)
+        if core.restarter is not None:
+            core.restarter.quit()
         if core.output is not None:
             core.output.finish(0.0)
         if core.procs:

@@ -14,7 +14,7 @@ from monarch._actor.readiness import Readiness
 from monarch._config.layers import layers
 
 if TYPE_CHECKING:
-    from monarch._actor.proc_mesh import ProcMeshCore
+    from monarch._actor.proc_mesh_core import ProcMeshCore
 
 SHUT_DOWN = "HostMesh has already been shut down"
 # Between a shutdown's TERM and KILL.

@@ -10,7 +10,7 @@ import select
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from monarch._actor.line_groups import LineGroups
@@ -42,6 +42,7 @@ class MeshOutput:
         self._host = host
         self._host_name = host_name
         self._window: float | None = None
+        self._prefix = False
         self._ranks: dict[bytes, int] = {}
         self._prefixes: dict[bytes, bytes] = {}
         self._groups = {_STDOUT: LineGroups(), _STDERR: LineGroups()}
@@ -53,6 +54,20 @@ class MeshOutput:
         with self._stream.changed:
             self._ranks = {b"%d" % proc[1]: rank for rank, proc in enumerate(procs) if self.covers(proc)}
 
+    def add_procs(self, procs: Mapping[int, Proc]) -> None:
+        """Further ones, by rank, in the place of others."""
+        with self._stream.changed:
+            new = {b"%d" % proc[1]: rank for rank, proc in procs.items() if self.covers(proc)}
+            self._ranks.update(new)
+            self._prefixes.update((proc, self._prefix_of(proc)) for proc in new)
+
+    def _prefix_of(self, proc: bytes) -> bytes:
+        return (
+            f"[{self._host_name} proc{proc.decode()}] [{self._ranks[proc]}] ".encode()
+            if self._prefix
+            else b""
+        )
+
     def covers(self, proc: Proc) -> bool:
         """Whether the process's output comes here: not from other hosts."""
         return proc[0] == self._host
@@ -63,10 +78,8 @@ class MeshOutput:
             self._print_groups()
             self.streaming = streaming
             self._window = window
-            self._prefixes = {
-                proc: f"[{self._host_name} proc{proc.decode()}] [{rank}] ".encode() if prefix else b""
-                for proc, rank in self._ranks.items()
-            }
+            self._prefix = prefix
+            self._prefixes = {proc: self._prefix_of(proc) for proc in self._ranks}
         self._stream.wake()
 
     def flush(self) -> None:

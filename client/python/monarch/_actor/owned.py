@@ -11,7 +11,7 @@ from monarch._config.layers import layers
 
 if TYPE_CHECKING:
     from monarch._actor.context import Instance
-    from monarch._actor.proc_mesh import ProcMeshCore
+    from monarch._actor.proc_mesh_core import ProcMeshCore
 
 
 # Codes of an error that says that what was to end is not there any more.

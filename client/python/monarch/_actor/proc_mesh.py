@@ -4,154 +4,37 @@ from __future__ import annotations
 
 import contextvars
 import threading
-import time
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
-from monarch import _runtime
-from monarch._actor import mock, peer_semantics, pickling
+from monarch._actor import mock, pickling
 from monarch._actor.actor import Actor, check_class
-from monarch._actor.actor_mesh import _RESERVED, ActorMesh, ActorMeshCore, class_name
+from monarch._actor.actor_mesh import _RESERVED, ActorMesh, ActorMeshCore
 from monarch._actor.context import Instance, context
+from monarch._actor.creation import Creation, RestartableActors
 from monarch._actor.errors import ActorError
 from monarch._actor.future import Future
 from monarch._actor.mesh_trait import MeshTrait, point_shape
-from monarch._actor.owned import GONE, warn_late
+from monarch._actor.proc_mesh_core import ProcMeshCore
 from monarch._actor.readiness import Readiness
+from monarch._actor.restart_policy import Restart
+from monarch._actor.restarter import Restarter
 from monarch._actor.shape import Region, Shape, Slice
 from monarch._actor.signature import signature_of
 from monarch._config.layers import layers
 
 if TYPE_CHECKING:
     from monarch._actor.host_mesh import HostMesh
-    from monarch._actor.log_stream import MeshOutput
-    from monarch._actor.owned import Owned, Stopping
-    from monarch._runtime import Inbox, Proc
+    from monarch._runtime import Proc
 
 P = ParamSpec("P")
 T = TypeVar("T", bound=Actor)
 
-# Between a stop's TERM, which follows the grace period, and KILL.
-_KILL_AFTER_MS = 1000
-# For the last lines of processes that are gone to arrive.
-_OUTPUT_S = 3.0
-_SIGKILL, _SIGTERM = 9, 15  # of the daemon; without importing signal
 _LEVEL_INFO = 20  # logging.INFO, without importing it
 _LEVEL_MAX = 255
-
-
-class ProcMeshCore:
-    """What a mesh of processes and all its slices share."""
-
-    is_procs = True
-
-    def __init__(
-        self, name: str, readiness: Readiness, procs: list[Proc], owner: Instance | None, per_host: int = 1
-    ) -> None:
-        self.name = name
-        self.readiness = readiness
-        self.procs = procs  # in rank order, host by host, once ready
-        self.per_host = per_host
-        self.pids: list[int] = []
-        self.owner = owner  # None: a reference
-        self.stopped = False
-        self._stop_lock = threading.Lock()
-        self._stopping: Stopping = lambda deadline: None
-        self.mesh: ProcMesh | None = None  # what the spawner was given
-        self.output: MeshOutput | None = None  # with forwarding, in the client that spawned the processes
-
-    def begin_stop(self, reason: str) -> Stopping:
-        """Stops the processes, once; all who ask wait for the same."""
-        with self._stop_lock:
-            if self.owner is not None and not self.stopped and self.readiness.error is None:
-                self.stopped = True
-                self._stopping = self._stop_in_background(reason)
-            return self._stopping
-
-    def _stop_in_background(self, reason: str) -> Stopping:
-        """On a thread of its own, for the control plane's requests block."""
-
-        def stop() -> None:
-            self.readiness.wait_over()
-            if self.readiness.error is not None:
-                return
-            try:
-                self.end_procs(reason)
-            except RuntimeError as error:
-                # A daemon that is gone has taken them along.
-                if getattr(error, "code", "") not in GONE:
-                    raise
-
-        stopping = Future._from_function(stop, eager=True)
-
-        def wait(deadline: float) -> None:
-            # Longer than the daemon's own ladder takes, and so only for a daemon that does not answer.
-            limit = layers.seconds("process_exit_timeout") + layers.seconds("proc_stop_max_idle")
-            stopping._wait(max(0.0, deadline - time.monotonic()) + limit)
-            stopping.get()  # It is settled: raises what went wrong.
-
-        return wait
-
-    def end_procs(self, reason: str) -> None:
-        """Blocks until they are gone."""
-        from monarch._actor.process import process
-
-        if self.owner is not None:
-            self.owner.runtime.remove_owned_mesh(self.owner.actor, 0, self.name)
-        grace_s = layers.seconds("process_exit_timeout")
-        grace_ms = max(1, int(grace_s * 1000))
-        started = time.monotonic()
-        ends = process().control().stop_procs(self.procs, grace_ms, _KILL_AFTER_MS, reason)
-        had_its_time = time.monotonic() - started >= grace_s  # else the session ended meanwhile
-        for end in ends:
-            # The daemon adds what it took to end it.
-            how = end["reason"].removeprefix(f"{reason}; ")
-            late = end["code"] in (_SIGTERM, _SIGKILL)
-            if how != end["reason"] and (had_its_time or not late):
-                what = f"did not leave within {grace_s:g} s" if late else "crashed when it was stopped"
-                who = f"process {end['pid']} of mesh {self.name!r} {end['rank_label']} on {end['host_name']}"
-                warn_late(f"{who} {what}: {how}")
-        if self.output is not None:
-            self.output.finish(_OUTPUT_S)
-        if self.owner is not None:
-            for mesh in self._actors_of_owner():
-                self.owner.release(mesh)
-
-    def leave_and_stop(self, reason: str) -> Stopping:
-        """As begin_stop, for who stops the mesh before its owner ends."""
-        if self.owner is not None:
-            self.owner.release(self)
-        return self.begin_stop(reason)
-
-    def stop(self, reason: str) -> None:
-        self.leave_and_stop(reason)(time.monotonic())
-
-    def give_up(self, reason: str) -> None:
-        """Somebody ends the processes on purpose: their end, and that of the owner's actors there, is no failure."""
-        owner = self.owner
-        if owner is None or self.stopped:
-            return
-        self.stopped = True
-        for mesh in (self, *self._actors_of_owner()):
-            owner.release(mesh)
-            mesh.disown(reason)
-
-    def _actors_of_owner(self) -> list[Owned]:
-        owned = [] if self.owner is None else self.owner.owned
-        return [mesh for mesh in owned if mesh.is_on(self)]
-
-    def is_on(self, procs: ProcMeshCore) -> bool:
-        return False
-
-    def disown(self, reason: str) -> None:
-        owner = self.owner
-        assert owner is not None
-        remove = partial(owner.runtime.remove_owned_mesh, owner.actor, 0, self.name)
-        # Behind the start, which may be under way.
-        self.readiness.post(remove, lambda error: None)
 
 
 class ProcMesh(pickling.Reference, MeshTrait):
@@ -206,6 +89,16 @@ class ProcMesh(pickling.Reference, MeshTrait):
         """Done when the processes are up and the bootstrap function has run in each."""
         return Future._from_function(self._core.readiness.wait_true)
 
+    @property
+    def incarnation(self) -> int:
+        """1, and one more at each restart of some of the processes."""
+        return self._core.members.incarnation
+
+    @property
+    def incarnations(self) -> list[int]:
+        """In the order of ranks: the incarnation of the mesh in which each process was started."""
+        return [self._core.members.incarnations[rank] for rank in self._ndslice]
+
     def pids(self) -> list[int]:
         """The processes' ids on their hosts, in the order of ranks; waits until they are up."""
         self._core.readiness.wait()
@@ -213,14 +106,20 @@ class ProcMesh(pickling.Reference, MeshTrait):
             raise NotImplementedError("process ids are known where the processes were spawned")
         return [self._core.pids[rank] for rank in self._ndslice]
 
-    def spawn(self, name: str, Class: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    @overload
+    def spawn(self, name: str, Class: Callable[..., T], *args: Any, restart: Restart, **kwargs: Any) -> T: ...
+    @overload
+    def spawn(self, name: str, Class: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
+    def spawn(self, name: str, Class: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Creates one actor in each process and returns the mesh of them, at once.
 
         Args:
             name: the mesh's name in reports; it need not be unique.
             Class: a subclass of `Actor`.
             *args, **kwargs: for `Class.__init__`; pickled here and now.
+            restart: a `Restart` says which actors are made again when one fails; any other value is for `Class`.
         """
+        policy = kwargs.pop("restart") if isinstance(kwargs.get("restart"), Restart) else None
         if not (isinstance(Class, type) and issubclass(Class, Actor)):
             raise ValueError(
                 f"{Class!r} must subclass monarch.service.Actor to spawn it (monarch.actor.Actor)"
@@ -234,9 +133,11 @@ class ProcMesh(pickling.Reference, MeshTrait):
         if Class.__init__ is not object.__init__:
             signature_of(Class.__init__, 1).check(args, kwargs)
         parts = pickling.dumps_creation(Class, args, kwargs, *((mocks,) if mocks else ()))
-        return cast("T", self._spawn(owner, name, Class, parts))
+        return cast("T", self._spawn(owner, name, Class, parts, policy))
 
-    def _spawn(self, owner: Instance, name: str, cls: type, parts: list[Any]) -> ActorMesh[Any]:
+    def _spawn(
+        self, owner: Instance, name: str, cls: type, parts: list[Any], policy: Restart | None = None
+    ) -> ActorMesh[Any]:
         base = self._core
         count = len(self)
         actor = owner.runtime.next_actor_id()
@@ -249,10 +150,31 @@ class ProcMesh(pickling.Reference, MeshTrait):
         mesh: ActorMesh[Any] = ActorMesh(core, shape, spawned_here=True)
         core.mesh = mesh
 
+        ranks = list(self._ndslice)
+
         def create() -> None:
-            core.procs = [base.procs[rank] for rank in self._ndslice]
-            self._send_create(owner, core, shape, parts, created)
+            core.set_procs([base.procs[rank] for rank in ranks])
+            if policy is not None:
+                core.restarter = Restarter(owner, policy, name)
+            told = core.restarter or owner
+            creation = core.creation = Creation(owner, core, shape, parts, self._describe_to(owner), told)
+            if policy is not None or base.restartable is not None:
+                creation.keep()
+                self._make_restartable(core, creation, ranks)
+            creation.tell(core.members.addresses)
+            creation.send(dict(enumerate(core.members.addresses)), 1, created)
+            if policy is None and base.restartable is None:
+                creation.parts = []  # Else the caller's arrays would live as long as the mesh.
             core.readiness.set_ready()
+
+        def create_when_up() -> None:
+            base.members.when_up(ranks, lambda: base.turns.post(create_in_turn), fail)
+
+        def create_in_turn() -> None:
+            if base.members.down.keys().isdisjoint(ranks):
+                create()
+            else:
+                create_when_up()
 
         def fail(error: BaseException) -> None:
             owner.release(core)
@@ -266,42 +188,29 @@ class ProcMesh(pickling.Reference, MeshTrait):
         if base.stopped:
             fail(RuntimeError("`ProcMesh` has already been stopped"))
         else:
-            base.readiness.post(create, fail)
+            base.readiness.post(create if base.restarter is None else create_when_up, fail)
         return mesh
 
-    def _send_create(
-        self, owner: Instance, core: ActorMeshCore, shape: Shape, parts: list[Any], created: Inbox
-    ) -> None:
-        runtime = owner.runtime
-        labels, sizes = shape.labels, shape.ndslice.sizes
-        cls = class_name(core.cls)
-        runtime.add_owned_mesh(owner.actor, core.name, cls, core.actor, core.procs, labels, sizes)
-        # A reference, and not this mesh: it is still on its way to ready.
-        reference = _rebuild(*self._reference())
-        info = pickling.dumps({"proc_mesh": reference, "creator": owner.as_creator()})[0]
-        meta = {
-            "actor": core.actor,
-            "name": core.name,
-            "class": cls,
-            "mesh": core.name,
-            "labels": labels,
-            "sizes": sizes,
-            "owner": list(owner.address),
-            "owner_label": owner.label,
-            "only_if_sound": peer_semantics.strict(),
-        }
-        for rank, proc in enumerate(core.procs):
-            meta["rank"] = rank
-            targets = _runtime.Targets([(*proc, 0)], [rank])
-            runtime.send(
-                owner.actor,
-                _runtime.CREATE,
-                targets,
-                _runtime.PICKLE,
-                _runtime.encode_value(meta),
-                [info, *parts],
-                created,
-            )
+    def _describe_to(self, owner: Instance, procs: list[Proc] | None = None) -> Callable[[], Any]:
+        """What actors learn of the place where they are made."""
+
+        def describe() -> Any:
+            # A reference, and not this mesh: it is still on its way to ready.
+            reference = _rebuild(*self._reference(procs))
+            return pickling.dumps({"proc_mesh": reference, "creator": owner.as_creator()})[0]
+
+        return describe
+
+    def _make_restartable(self, core: ActorMeshCore, creation: Creation, ranks: list[int]) -> None:
+        base = self._core
+        actors = RestartableActors(core, creation, base, ranks)
+        if core.restarter is not None:
+            core.restarter.start(actors, len(ranks))
+        if base.restartable is not None and base.members.supervised:
+            assert base.restarter is not None
+            core.members.follows_procs = True
+            creation.told_of_deaths = base.restarter.actor
+            base.restartable.actors.append(actors)
 
     def stop(self, reason: str = "stopped by client") -> Future[None]:
         """Stops the actors and ends the processes."""
@@ -386,9 +295,9 @@ class ProcMesh(pickling.Reference, MeshTrait):
         self._core.readiness.wait_to_refer()
         return (_rebuild, self._reference())
 
-    def _reference(self) -> tuple[str, list[Proc], int, Shape, HostMesh]:
+    def _reference(self, procs: list[Proc] | None = None) -> tuple[str, list[Proc], int, Shape, HostMesh]:
         core = self._core
-        return (core.name, core.procs, core.per_host, self._shape, self._host_mesh)
+        return (core.name, procs or list(core.procs), core.per_host, self._shape, self._host_mesh)
 
 
 def _rebuild(name: str, procs: list[Proc], per_host: int, shape: Shape, host_mesh: HostMesh) -> ProcMesh:

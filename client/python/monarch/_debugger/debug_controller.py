@@ -115,7 +115,7 @@ class DebugController(Actor):
     async def _watch(self, session: DebugSession, address: Address) -> None:
         """A call that the actor cannot take while it waits at its breakpoint: its end tells of the actor's."""
         core = ActorMeshCore(session.actor_name, Actor, address[3], Readiness.done(), "<root>")
-        core.procs = [address[:3]]
+        core.set_procs([address[:3]])
         actor: Any = ActorMesh(core, Shape.unity())
         why = "its actor takes other calls"
         try:

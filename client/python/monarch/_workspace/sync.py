@@ -12,7 +12,8 @@ from monarch._actor.errors import ActorError, CallCancelledError, SupervisionErr
 from monarch._actor.future import Future
 from monarch._actor.host_mesh import HostMesh, this_proc
 from monarch._actor.host_mesh_core import HostMeshCore
-from monarch._actor.proc_mesh import ProcMesh, ProcMeshCore
+from monarch._actor.proc_mesh import ProcMesh
+from monarch._actor.proc_mesh_core import ProcMeshCore
 from monarch._actor.readiness import Readiness
 from monarch._actor.shape import Shape
 from monarch._workspace.listing import Listing

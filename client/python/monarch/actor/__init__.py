@@ -35,6 +35,7 @@ from monarch._actor.identity import ProcId, Uid
 from monarch._actor.launch_spec import BootstrapCommand, default_bootstrap_cmd
 from monarch._actor.port import Channel, Port, PortReceiver
 from monarch._actor.proc_mesh import ProcMesh
+from monarch._actor.restart_policy import Backoff, Restart, RestartEvent
 from monarch._actor.session import shutdown_context
 from monarch._actor.shape import Extent, Point, Region, Shape, Slice
 from monarch._actor.shape import Slice as NDSlice
@@ -61,6 +62,7 @@ __all__ = [
     "Actor",
     "ActorError",
     "ActorMesh",
+    "Backoff",
     "BootstrapCommand",
     "CallCancelledError",
     "CallTimeoutError",
@@ -83,6 +85,8 @@ __all__ = [
     "ProcMesh",
     "Region",
     "ResourceExhausted",
+    "Restart",
+    "RestartEvent",
     "Shape",
     "Slice",
     "SpawnError",

@@ -1,0 +1,106 @@
+"""A call's message on its way to those that it is for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from monarch import _runtime
+from monarch._actor import peer_semantics
+from monarch._actor.errors import ResourceExhausted, send_error
+
+if TYPE_CHECKING:
+    from monarch._actor.context import Instance
+    from monarch._actor.endpoint import EndpointTarget
+    from monarch._runtime import Inbox, Targets
+
+
+class Transmission:
+    """Sends now, or once the mesh is ready; to a member that is being started again, once it is up.
+
+    Attributes:
+        parts: the pickled arguments.
+        call: gets the answers, and a failure for each member that the message cannot be sent to.
+    """
+
+    __slots__ = ("_call_name", "_instance", "_mesh", "_meta", "call", "parts")
+
+    def __init__(
+        self,
+        instance: Instance,
+        mesh: EndpointTarget,
+        call_name: str,
+        meta: Any,
+        parts: list[Any],
+        call: Inbox | None,
+    ) -> None:
+        self._instance = instance
+        self._mesh = mesh
+        self._call_name = call_name
+        self._meta = meta
+        self.parts = parts
+        self.call = call
+
+    def start(self, only: int | None, answers: int) -> None:
+        """To all, or to the one at a place."""
+        mesh = self._mesh
+        stopped = mesh._stop_event()
+        if stopped is not None:
+            self._fail(answers, stopped)
+            if peer_semantics.strict():
+                why = peer_semantics.UndeliverableMessage(
+                    self._call_name, f"actor stopped: {stopped['reason']}"
+                )
+                peer_semantics.fail_sender(self._instance, why)
+            return
+
+        def send_later() -> None:
+            try:
+                self._send(only)
+            except ResourceExhausted as error:
+                text = f"the message could not be sent: {error}"
+                self._fail(answers, {"kind": "exception", "reason": text})
+
+        readiness = mesh._readiness()
+        if readiness.ready:
+            self._send(only)
+        else:
+            readiness.post(
+                send_later, lambda error: self._fail(answers, {"kind": "start_failed", "reason": str(error)})
+            )
+
+    def _send(self, only: int | None) -> None:
+        targets = self._mesh._targets()
+        if targets is not None:
+            self._send_to(targets if only is None else targets.one(only))
+            return
+        # Each member gets it when it can.
+        ranks = list(self._mesh._shape_now().ndslice)
+        for at in range(len(ranks)) if only is None else (only,):
+            self._send_when_up(at, ranks[at])
+
+    def _send_when_up(self, at: int, rank: int) -> None:
+        members = self._mesh._members()
+
+        def send() -> None:
+            self._send_to(_runtime.Targets([members.addresses[rank]], [at]))
+
+        def fail(error: BaseException) -> None:
+            if self.call is not None:
+                event = getattr(error, "event", None) or {"kind": "exception", "reason": str(error)}
+                self._instance.runtime.fail_call(self.call, at, event)
+
+        members.when_up([rank], send, fail)
+
+    def _send_to(self, targets: Targets) -> None:
+        instance = self._instance
+        try:
+            instance.runtime.send(
+                instance.actor, _runtime.CALL, targets, _runtime.PICKLE, self._meta, self.parts, self.call
+            )
+        except _runtime.StatusError as error:
+            raise send_error(error) from None
+
+    def _fail(self, answers: int, event: dict[str, Any]) -> None:
+        if self.call is not None:
+            for rank in range(answers):
+                self._instance.runtime.fail_call(self.call, rank, event)
