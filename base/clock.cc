@@ -13,6 +13,12 @@ absl::Duration SystemClock::Now() const {
   return absl::DurationFromTimespec(now);
 }
 
+int64_t RecentNs() {
+  timespec now;
+  MONARCH_CHECK(clock_gettime(CLOCK_MONOTONIC_COARSE, &now) == 0);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
 absl::Time WallTime() { return absl::Now(); }
 
 }  // namespace monarch

@@ -8,12 +8,12 @@
 #include "absl/strings/string_view.h"
 #include "base/errno_status.h"
 #include "base/status_macros.h"
+#include "message/doorbell.h"
 #include "message/memfd.h"
 
 namespace monarch {
 namespace {
 
-constexpr size_t kDoorbellBytes = 5 * 4096;
 constexpr size_t kSegmentBytesMin = 4096;
 constexpr size_t kSegmentBytesMax = size_t{1} << 46;
 

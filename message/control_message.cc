@@ -55,6 +55,7 @@ bool IsKnownType(uint16_t type) {
     case ControlType::kBoot:
     case ControlType::kLifeline:
     case ControlType::kRelayed:
+    case ControlType::kAskInterpreter:
     case ControlType::kPeerHello:
     case ControlType::kPeerWelcome:
     case ControlType::kFrameBegin:

@@ -36,6 +36,7 @@ enum class ControlType : uint16_t {
   kRelayPause = 17,   // daemon -> process: {peer}: much waits for that proc, hold back what is relayed to it
   kRelayResume = 18,  // daemon -> process: {peer}: go on
   kRelayed = 19,      // daemon -> process: {peer, offset}: that block was read for that receiver
+  kAskInterpreter = 20,  // daemon -> worker: see whether its interpreter can be had
   // daemon <-> launcher
   kSetup = 32,   // fds: client's pidfd, stdout, stderr[, output stream]
   kLaunch = 33,  // fd: the worker's end of its native control socket

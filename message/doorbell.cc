@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstring>
 #include <iterator>
 #include <string>
 #include <string_view>
@@ -23,6 +24,7 @@ namespace monarch {
 namespace {
 
 constexpr size_t kHeaderAt = 4096;
+constexpr size_t kSlotsAt = 5 * 4096;
 constexpr uint32_t kBitsPerNewsWord = 64;
 
 static_assert(sizeof(std::atomic<uint32_t>) == 4 && std::atomic<uint32_t>::is_always_lock_free);
@@ -94,8 +96,13 @@ Doorbell::Header* Doorbell::header() const {
   static_assert(offsetof(Header, news) == 64 && offsetof(Header, words) == 128);
   static_assert(offsetof(Header, actors) == 128 + 4 * kWaitWords);
   static_assert(offsetof(Header, callers) == 128 + 12 * kWaitWords);
-  static_assert(kHeaderAt + sizeof(Header) <= kDoorbellBytes);
+  static_assert(kHeaderAt + sizeof(Header) <= kSlotsAt);
   return reinterpret_cast<Header*>(mapping_.data() + kHeaderAt);
+}
+
+Doorbell::Slot* Doorbell::slots() const {
+  static_assert(sizeof(Slot) == 64 && kSlotsAt + kWaitWords * sizeof(Slot) == kDoorbellBytes);
+  return reinterpret_cast<Slot*>(mapping_.data() + kSlotsAt);
 }
 
 // No wake-up is lost because all of it is sequentially consistent: the ringer publishes, then looks at the
@@ -142,9 +149,64 @@ uint32_t Doorbell::WordOf(uint64_t actor, uint32_t hint) const {
 
 void Doorbell::RegisterActor(uint32_t word, uint64_t actor) {
   MONARCH_CHECK(word != kServiceWord && word < kWaitWords);
+  if (actor != 0) {
+    SetActivity(word, "", 0);
+    slots()[word].tid.store(gettid(), std::memory_order_relaxed);
+  }
   const uint64_t before = header()->actors[word].exchange(actor);
   if (before == 0 && actor != 0) header()->actor_count.fetch_add(1);
   if (before != 0 && actor == 0) header()->actor_count.fetch_sub(1);
+}
+
+// A sequence lock with one writer. Release and acquire on each field, for fences are unknown to the thread
+// sanitizer; on x86 they cost nothing.
+void Doorbell::SetActivity(uint32_t word, std::string_view method, int64_t began_ns) {
+  MONARCH_CHECK(word != kServiceWord && word < kWaitWords);
+  Slot& slot = slots()[word];
+  if (began_ns == 0) {
+    slot.began_ns.store(0, std::memory_order_release);
+    return;
+  }
+  uint64_t text[kActivityTextMax / 8] = {};
+  std::memcpy(text, method.data(), std::min(method.size(), sizeof(text)));
+  const uint32_t turn = slot.turn.load(std::memory_order_relaxed) | 1;
+  slot.turn.store(turn, std::memory_order_relaxed);
+  slot.began_ns.store(began_ns, std::memory_order_release);
+  for (size_t i = 0; i < std::size(text); ++i) slot.text[i].store(text[i], std::memory_order_release);
+  slot.turn.store(turn + 1, std::memory_order_release);
+}
+
+std::optional<Activity> Doorbell::ReadSlot(uint32_t word) const {
+  constexpr int kTries = 100;  // of one that is written all the time
+  const Slot& slot = slots()[word];
+  for (int i = 0; i < kTries; ++i) {
+    const uint32_t turn = slot.turn.load(std::memory_order_acquire);
+    Activity found;
+    found.tid = slot.tid.load(std::memory_order_relaxed);
+    uint64_t text[kActivityTextMax / 8];
+    for (size_t at = 0; at < std::size(text); ++at) text[at] = slot.text[at].load(std::memory_order_acquire);
+    found.began_ns = slot.began_ns.load(std::memory_order_acquire);
+    if (turn % 2 != 0 || slot.turn.load(std::memory_order_acquire) != turn) continue;
+    const auto* bytes = reinterpret_cast<const char*>(text);
+    found.method.assign(bytes, strnlen(bytes, sizeof(text)));
+    return found;
+  }
+  return std::nullopt;
+}
+
+std::vector<Activity> Doorbell::Activities() const {
+  std::vector<Activity> out;
+  for (uint32_t word = kServiceWord + 1; word < kWaitWords; ++word) {
+    // Slots of words without an actor are not touched: their pages do not exist yet.
+    const uint64_t actor = header()->actors[word].load(std::memory_order_acquire);
+    if (actor == 0) continue;
+    std::optional<Activity> activity = ReadSlot(word);
+    if (!activity.has_value() || header()->actors[word].load() != actor) continue;
+    activity->actor = actor;
+    if (activity->began_ns == 0) activity->method.clear();
+    out.push_back(*std::move(activity));
+  }
+  return out;
 }
 
 void Doorbell::SetDefaultWord(uint32_t word) {

@@ -3,6 +3,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,15 +19,24 @@ namespace monarch {
 inline constexpr uint32_t kWaitWords = 1024;
 inline constexpr uint32_t kServiceWord = 0;  // nobody sleeps on it: ringing it means the process bell
 inline constexpr uint32_t kRingBits = 256;
-inline constexpr size_t kDoorbellBytes = 5 * 4096;
+inline constexpr size_t kDoorbellBytes = 21 * 4096;
 
 // State of a wait word. Whoever publishes something does `exchange(kRun)` and, if the old state was kFutex,
 // one futex wake.
 enum WaitState : uint32_t { kRun = 0, kFutex = 1 };
 
+// What the actor of a wait word is at work on. Plain data.
+struct Activity {
+  uint64_t actor = 0;
+  int32_t tid = 0;       // of the actor's thread
+  int64_t began_ns = 0;  // CLOCK_MONOTONIC, some milliseconds exact; 0: idle
+  std::string method;    // its first kActivityTextMax bytes
+};
+inline constexpr size_t kActivityTextMax = 48;
+
 // The shared pages of one process, as laid out in WIRE.md ("Doorbell"): life-line page, bell_waiters, news
-// bits, wait words. Written by the owner and by its session's processes; all content but the owner's own
-// state is hostile. Threading: thread-safe (atomics).
+// bits, wait words, activities. Written by the owner and by its session's processes; all content but the
+// owner's own state is hostile. Threading: thread-safe (atomics).
 class Doorbell {
  public:
   // Creates the pages and the process bell (an eventfd).
@@ -66,7 +79,7 @@ class Doorbell {
   void NoteCaller(uint32_t bit, uint32_t word) {
     if (bit < kRingBits) header()->callers[bit].store(word, std::memory_order_relaxed);
   }
-  // Says that `actor` (not 0) sleeps on `word`; actor 0 takes it back.
+  // Says that `actor` (not 0), whose thread calls, sleeps on `word`, and is idle; actor 0 takes it back.
   void RegisterActor(uint32_t word, uint64_t actor);
   // Says that the thread of `word` now sleeps for all actors without a word of their own (a pool's leader).
   // At first it is kServiceWord. To be called before PrepareWait: a sender that still reads the former word
@@ -88,6 +101,17 @@ class Doorbell {
   // Drains the bell's counter after epoll said it is readable.
   void ClearBell();
 
+  // The actor of `word` is in `method` since then; 0: it is idle. On its thread. No system call.
+  void SetActivity(uint32_t word, std::string_view method, int64_t began_ns);
+
+  // Somebody asks for the interpreter since then; 0: he got it.
+  void SetInterpreterAsked(int64_t since_ns) { header()->interpreter_asked_ns.store(since_ns); }
+
+  // --- for the daemon ---
+  int64_t interpreter_asked_ns() const { return header()->interpreter_asked_ns.load(); }
+  // The actors that have words. One that begins something else meanwhile may be left out.
+  std::vector<Activity> Activities() const;
+
   // The life-line's page, at offset 0 of the memfd.
   uint8_t* lifeline_page() const { return mapping_.data(); }
 
@@ -96,16 +120,27 @@ class Doorbell {
     std::atomic<uint32_t> bell_waiters;
     std::atomic<uint32_t> default_word;
     std::atomic<uint32_t> actor_count;  // of `actors` that are not 0
-    uint32_t reserved[13];
+    uint32_t reserved;
+    std::atomic<int64_t> interpreter_asked_ns;
+    uint32_t reserved_too[10];
     std::atomic<uint64_t> news[kRingBits / 64];
     std::atomic<uint64_t> peer_dead[kRingBits / 64];
     std::atomic<uint32_t> words[kWaitWords];
     std::atomic<uint64_t> actors[kWaitWords];  // actors[i] sleeps on words[i]
     std::atomic<uint32_t> callers[kRingBits];
   };
+  // One cache line. `turn` is odd while the rest changes.
+  struct Slot {
+    std::atomic<uint32_t> turn;
+    std::atomic<int32_t> tid;
+    std::atomic<int64_t> began_ns;
+    std::atomic<uint64_t> text[kActivityTextMax / 8];  // padded with 0
+  };
   bool WakeSleeper(uint32_t word);
   static bool TakeBits(std::atomic<uint64_t>* bits, uint64_t* out);
   Header* header() const;  // behind the life-line's page
+  Slot* slots() const;     // one for each word
+  std::optional<Activity> ReadSlot(uint32_t word) const;
 
   ScopedFd memfd_;
   ScopedFd bell_;

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -344,6 +345,54 @@ TEST_CASE("ADeathWakesOneSleeperTheLastCallerFirst") {
   CHECK(owner.CommitWait(kWord, kLong).ok());
   CHECK(cost.wakes() == 3);
   CHECK(cost.bells() == 0);
+}
+
+TEST_CASE("ActivitiesAreThoseOfActorsWithAWordAndCostNoSystemCall") {
+  Doorbell owner = Make();
+  Doorbell daemon = Doorbell::AttachPages(Dup(owner.memfd())).value();
+  CHECK(daemon.Activities().empty());
+  owner.RegisterActor(kWord, 42);
+  REQUIRE(daemon.Activities().size() == 1);
+  CHECK(daemon.Activities()[0].actor == 42);
+  CHECK(daemon.Activities()[0].tid == gettid());
+  CHECK(daemon.Activities()[0].began_ns == 0);
+  const Cost cost;
+  owner.SetActivity(kWord, "train", 1234);
+  CHECK(cost.wakes() + cost.bells() == 0);
+  CHECK(daemon.Activities()[0].began_ns == 1234);
+  CHECK(daemon.Activities()[0].method == "train");
+  owner.SetActivity(kWord, std::string(2 * kActivityTextMax, 'x'), 1235);
+  CHECK(daemon.Activities()[0].method == std::string(kActivityTextMax, 'x'));
+  owner.SetActivity(kWord, "", 0);
+  CHECK(daemon.Activities()[0].began_ns == 0);
+  CHECK(daemon.Activities()[0].method.empty());
+  // Who comes next on that word has nothing to do with the one before.
+  owner.SetActivity(kWord, "train", 1236);
+  owner.RegisterActor(kWord, 0);
+  CHECK(daemon.Activities().empty());
+  owner.RegisterActor(kWord, 43);
+  CHECK(daemon.Activities()[0].began_ns == 0);
+}
+
+TEST_CASE("AnActivityIsReadWholeWhileItChanges") {
+  Doorbell owner = Make();
+  Doorbell daemon = Doorbell::AttachPages(Dup(owner.memfd())).value();
+  owner.RegisterActor(kWord, 42);
+  std::atomic<bool> done{false};
+  std::thread writer([&] {
+    for (int64_t turn = 1; !done; ++turn)
+      owner.SetActivity(kWord, std::string(kActivityTextMax, turn % 2 == 0 ? 'a' : 'b'), turn);
+  });
+  bool mixed = false;
+  for (int i = 0; i < 10000; ++i) {
+    for (const Activity& activity : daemon.Activities()) {
+      const char wanted = activity.began_ns % 2 == 0 ? 'a' : 'b';
+      mixed = mixed || (activity.began_ns != 0 && activity.method != std::string(kActivityTextMax, wanted));
+    }
+  }
+  done = true;
+  writer.join();
+  CHECK_FALSE(mixed);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "base/version.h"
+#include "daemon/activity_probe.h"
 #include "daemon/service/failure_keeper.h"
 #include "daemon/service/process_conversion.h"
 #include "daemon/service/unary_answer.h"
@@ -78,9 +79,16 @@ grpc::ServerUnaryReactor* AdminService::GetTree(grpc::CallbackServerContext* con
                                                 const v1::GetTreeRequest*, v1::GetTreeResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   context_->loop->Post([this, response, answer = UnaryAnswer(reactor)]() mutable {
-    for (const auto& [id, session] : sessions_->sessions())
+    std::vector<const ProcTable*> tables;
+    for (const auto& [id, session] : sessions_->sessions()) {
       FillSession(*context_, *session, response->add_sessions());
-    answer.Finish(absl::OkStatus());
+      tables.push_back(&session->procs());
+    }
+    ProbeActivities(context_->loop, tables,
+                    [response, answer = std::move(answer)](const std::vector<ActorActivity>& found) mutable {
+                      for (const ActorActivity& one : found) *response->add_activities() = ToProto(one);
+                      answer.Finish(absl::OkStatus());
+                    });
   });
   return reactor;
 }

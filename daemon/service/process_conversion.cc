@@ -157,6 +157,17 @@ absl::StatusOr<std::vector<ProcAddress>> FromProto(
   return out;
 }
 
+v1::ActorActivity ToProto(const ActorActivity& activity) {
+  v1::ActorActivity out;
+  *out.mutable_actor() = ToProto(activity.actor);
+  out.set_pid(activity.pid);
+  out.set_method(activity.method);
+  out.set_age_ms(absl::ToInt64Milliseconds(activity.age));
+  out.set_state(ActivityStateName(activity.state));
+  out.set_wait_channel(activity.wait_channel);
+  return out;
+}
+
 v1::ProcInfo ToProto(const ProcDescription& proc) {
   v1::ProcInfo out;
   *out.mutable_address() = ToProto(proc.address);

@@ -2,6 +2,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/limits.h"
+#include "daemon/activity_state.h"
 #include "daemon/process_types.h"
 #include "proto/monarch/v1/process.pb.h"
 
@@ -13,6 +14,7 @@ absl::StatusOr<SpawnRequest> FromProto(const v1::SpawnProcsRequest& request, con
 absl::StatusOr<std::vector<ProcAddress>> FromProto(
     const google::protobuf::RepeatedPtrField<v1::ProcAddress>& procs);
 v1::ProcInfo ToProto(const ProcDescription& proc);
+v1::ActorActivity ToProto(const ActorActivity& activity);
 // The other direction, of a daemon that asks another.
 v1::SpawnProcsRequest ToProto(const SpawnRequest& request);
 SpawnResult ResultFromProto(const v1::SpawnProcsResponse& response);

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "daemon/activity_probe.h"
 #include "daemon/service/process_conversion.h"
 #include "daemon/service/unary_answer.h"
 #include "message/utf8.h"
@@ -111,20 +112,27 @@ grpc::ServerUnaryReactor* ProcessService::SignalProcs(grpc::CallbackServerContex
 }
 
 grpc::ServerUnaryReactor* ProcessService::ListProcs(grpc::CallbackServerContext* context,
-                                                    const v1::ListProcsRequest*,
+                                                    const v1::ListProcsRequest* request,
                                                     v1::ListProcsResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  context_->loop->Post(
-      [sessions = sessions_, peer = FindPeer(*context), response, answer = UnaryAnswer(reactor)]() mutable {
-        for (const auto& [id, session] : sessions->sessions()) {
-          if (peer && peer->session != id) continue;
-          for (const auto& [proc, record] : session->procs().all()) {
-            if (!record.is_client) *response->add_procs() = ToProto(record.description);
-          }
-          for (const ProcDescription& proc : session->RemoteProcs()) *response->add_procs() = ToProto(proc);
-        }
-        answer.Finish(absl::OkStatus());
-      });
+  context_->loop->Post([loop = context_->loop, sessions = sessions_, peer = FindPeer(*context),
+                        with_activities = request->with_activities(), response,
+                        answer = UnaryAnswer(reactor)]() mutable {
+    std::vector<const ProcTable*> tables;
+    for (const auto& [id, session] : sessions->sessions()) {
+      if (peer && peer->session != id) continue;
+      if (with_activities) tables.push_back(&session->procs());
+      for (const auto& [proc, record] : session->procs().all()) {
+        if (!record.is_client) *response->add_procs() = ToProto(record.description);
+      }
+      for (const ProcDescription& proc : session->RemoteProcs()) *response->add_procs() = ToProto(proc);
+    }
+    ProbeActivities(loop, tables,
+                    [response, answer = std::move(answer)](const std::vector<ActorActivity>& found) mutable {
+                      for (const ActorActivity& one : found) *response->add_activities() = ToProto(one);
+                      answer.Finish(absl::OkStatus());
+                    });
+  });
   return reactor;
 }
 

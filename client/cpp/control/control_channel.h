@@ -67,6 +67,16 @@ struct ProcStatus {
   std::string rank_label;
 };
 
+// An actor that is at work. Plain data.
+struct ActorActivity {
+  ActorAddress actor;
+  int64_t pid = 0;
+  std::string method;
+  absl::Duration age;
+  std::string state;         // as in process.proto
+  std::string wait_channel;  // "": not known
+};
+
 // Requests of a process to its host's daemon about the hosts and worker processes of its session. Each blocks
 // until it is answered; a request whose connection broke before the answer is repeated once under the same
 // request id, so it takes effect once. A refused request's limit and failures: ControlFailureOf. Threading:
@@ -82,6 +92,8 @@ class ControlChannel {
                                                               const std::string& reason) = 0;
   virtual absl::Status SignalProcs(const std::vector<ProcAddress>& procs, int signal) = 0;
   virtual absl::StatusOr<std::vector<ProcStatus>> ListProcs() = 0;
+  // Of the session's actors on this host. Takes up to 200 ms if one has been at work for a second.
+  virtual absl::StatusOr<std::vector<ActorActivity>> ListActivities() = 0;
   // Makes the host of the worker daemon at `address` part of the session; idempotent. Unavailable, naming the
   // address: nobody answers there within `timeout`.
   virtual absl::StatusOr<AttachedHost> AttachHost(const std::string& address, absl::Duration timeout) = 0;

@@ -317,6 +317,27 @@ TEST_CASE("AListingTellsOfEachProcess") {
   CHECK(proc.rank_label == "{'gpus': 0/2}");
 }
 
+TEST_CASE("ActivitiesAreThoseOfTheActorsAtWork") {
+  Rig rig;
+  v1::ActorActivity* one = rig.service.listed_.response.add_activities();
+  *one->mutable_actor() = ToProto(ActorAddress{kProc, 3});
+  one->set_pid(800);
+  one->set_method("train");
+  one->set_age_ms(1500);
+  one->set_state("waiting");
+  one->set_wait_channel("futex_wait");
+  const auto activities = rig.channel->ListActivities();
+  REQUIRE(activities.ok());
+  REQUIRE(activities->size() == 1);
+  CHECK(rig.service.listed_.request.with_activities());
+  CHECK(activities->front().actor == ActorAddress{kProc, 3});
+  CHECK(activities->front().pid == 800);
+  CHECK(activities->front().method == "train");
+  CHECK(activities->front().age == absl::Milliseconds(1500));
+  CHECK(activities->front().state == "waiting");
+  CHECK(activities->front().wait_channel == "futex_wait");
+}
+
 TEST_CASE("HostsAreAttachedAndShutDown") {
   Rig rig;
   rig.service.attached_.response.set_host(ToProtoBytes(kHost));

@@ -155,6 +155,21 @@ absl::StatusOr<std::vector<ProcStatus>> GrpcControlChannel::ListProcs() {
   return procs;
 }
 
+absl::StatusOr<std::vector<ActorActivity>> GrpcControlChannel::ListActivities() {
+  v1::ListProcsRequest request;
+  request.set_with_activities(true);
+  v1::ListProcsResponse response;
+  MONARCH_RETURN_IF_ERROR(
+      Call(kMargin, [&](auto& stub, auto& context) { return stub.ListProcs(&context, request, &response); }));
+  std::vector<ActorActivity> activities;
+  for (const v1::ActorActivity& one : response.activities()) {
+    MONARCH_ASSIGN_OR_RETURN(const ActorAddress actor, FromProto(one.actor()));
+    activities.push_back(
+        {actor, one.pid(), one.method(), absl::Milliseconds(one.age_ms()), one.state(), one.wait_channel()});
+  }
+  return activities;
+}
+
 absl::StatusOr<AttachedHost> GrpcControlChannel::AttachHost(const std::string& address,
                                                             absl::Duration timeout) {
   v1::AttachHostRequest message;

@@ -22,6 +22,7 @@ class GrpcControlChannel final : public ControlChannel {
                                                       const std::string& reason) override;
   absl::Status SignalProcs(const std::vector<ProcAddress>& procs, int signal) override;
   absl::StatusOr<std::vector<ProcStatus>> ListProcs() override;
+  absl::StatusOr<std::vector<ActorActivity>> ListActivities() override;
   absl::StatusOr<AttachedHost> AttachHost(const std::string& address, absl::Duration timeout) override;
   absl::Status ShutdownHost(const HostId& host, absl::Duration grace, absl::Duration kill_after) override;
   void Close() override { connection_.Drop(nullptr); }

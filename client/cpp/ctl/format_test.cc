@@ -50,6 +50,8 @@ constexpr char kTree[] = R"(
       owner { proc { host: "h" proc: 3 incarnation: 1 } actor: 5 } state: "running"
     }
   }
+  activities { actor { proc { host: "h" proc: 2 incarnation: 1 } actor: 5 } method: "train" age_ms: 65000 state: "waiting" }
+  activities { actor { proc { host: "h" proc: 2 incarnation: 1 } actor: 6 } method: "help" age_ms: 200 }
 )";
 
 std::vector<Snapshot> OneAndASilentOne() {
@@ -64,12 +66,12 @@ TEST_CASE("FormatStatus.ShowsDaemonsFullLimitsAndSilentOnes") {
         "daemon at unix:/run/monarch: no answer within 5s\n");
 }
 
-TEST_CASE("FormatPs.ShowsTheClientAndItsProcs") {
+TEST_CASE("FormatPs.ShowsTheClientAndItsProcsAndWhatTheyAreAtWorkOnForLongest") {
   CHECK(FormatPs(OneAndASilentOne()) ==
-        "HOST    PID   MESH      RANK             STATE     ACTORS  SESSION   PROGRAM\n"
-        "node-1  4700  (client)                   running   0       01234567  train.py\n"
-        "node-1  4720  p0        0 {'gpus': 0/2}  ready     2       01234567  train.py\n"
-        "node-1  4721  p0        1 {'gpus': 1/2}  stopping  1       01234567  train.py\n"
+        "HOST    PID   MESH      RANK             STATE     ACTORS  AT WORK              SESSION   PROGRAM\n"
+        "node-1  4700  (client)                   running   0                            01234567  train.py\n"
+        "node-1  4720  p0        0 {'gpus': 0/2}  ready     2       train 1m05s waiting  01234567  train.py\n"
+        "node-1  4721  p0        1 {'gpus': 1/2}  stopping  1                            01234567  train.py\n"
         "daemon at unix:/run/monarch: no answer within 5s\n");
 }
 
@@ -204,7 +206,8 @@ TEST_CASE("FormatJson.HoldsTheMessagesAndTheErrors") {
       FormatJson({Answered("/d", status, ""), Silent("/run/monarch")}, JsonPart::kTree) ==
       R"({"daemons":[{"address":"unix:/d","answered":true,"status":{"host":"","host_name":"n","version":"",)"
       R"("pid":"7","uptime_ms":"0","is_private":false,"sessions":0,"procs":0,"actors":0,"limits":[]},)"
-      R"("tree":{"sessions":[]}},{"address":"unix:/run/monarch","answered":false,"code":"DEADLINE_EXCEEDED",)"
+      R"("tree":{"sessions":[],"activities":[]}},{"address":"unix:/run/monarch","answered":false,)"
+      R"("code":"DEADLINE_EXCEEDED",)"
       R"("error":"no answer within 5s"}]})"
       "\n");
   CHECK(FormatJson({}, JsonPart::kNone) == "{\"daemons\":[]}\n");

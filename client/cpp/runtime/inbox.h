@@ -43,6 +43,7 @@ struct Message {
   // Of a call: its kCancel was taken from the mailbox. For who takes messages ahead of their turn; set and
   // read on one thread.
   bool cancelled = false;
+  int64_t began_ns = 0;  // of a call: since when the layer says it runs
 };
 
 // Wakes the thread that sleeps on a wait word of this process.

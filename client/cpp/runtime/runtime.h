@@ -12,27 +12,14 @@
 #include "absl/types/span.h"
 #include "base/failure_event.h"
 #include "base/ids.h"
-#include "base/limits.h"
 #include "base/ndslice.h"
 #include "base/scoped_fd.h"
+#include "client/cpp/runtime/client_options.h"
 #include "client/cpp/runtime/inbox.h"
 #include "message/frame.h"
 #include "message/value.h"
 
 namespace monarch {
-
-// Where the daemon is. See docs/architecture.md, "Finding the daemon".
-struct ClientOptions {
-  // "": MONARCH_ADDRESS, else the system's socket, else a private daemon. "private": a private daemon.
-  // "unix:DIR": the daemon whose run directory is DIR.
-  std::string address;
-  std::string monarchd_path;  // for a private daemon; "": beside the executable or library, else PATH
-  std::string name;           // shown by monarchctl; "": argv[0]
-  int stdout_fd = 1;          // where the workers' output goes; -1: nowhere
-  int stderr_fd = 2;
-  int output_stream_fd = -1;  // where marked output goes (WIRE.md, output stream); -1: nowhere
-  Limits limits;
-};
 
 // Bytes to be sent: the meta (value codec) and the parts, copied before the call returns.
 struct Outgoing {
@@ -64,7 +51,7 @@ struct OwnedMesh {
 
 // Work for the language layer, which the runtime cannot do itself.
 struct RuntimeTask {
-  enum class Kind { kCreateActor, kStopProcess };
+  enum class Kind { kCreateActor, kStopProcess, kAskInterpreter };
   Kind kind = Kind::kStopProcess;
   // kCreateActor: the create message (meta as in WIRE.md) and the new actor's mailbox, which fills from now
   // on. The layer starts a thread for it, which calls BindActor first.
@@ -143,6 +130,9 @@ class Runtime {
   virtual void BindPool() = 0;
   // Says what the calling thread's actor is in, for reports of deadlocks; called when it waits for long.
   virtual void SetEndpointNamer(std::function<std::string()> namer) = 0;
+  // For who looks from outside: the thread's actor is in `method` since then (CLOCK_MONOTONIC; 0: idle).
+  virtual void SetActivity(std::string_view method, int64_t began_ns) = 0;
+  virtual void InterpreterCame() = 0;  // answers kAskInterpreter
   // The actor is over: its mailbox closes, queued and later calls get kFailure with `event` (whose address,
   // mesh, rank, class, host and pid are filled in here), the owner is told unless it is a stop, and so is the
   // daemon. Meshes that it owned are forgotten (the layer stops them before).

@@ -333,6 +333,12 @@ void RuntimeImpl::BindActor(uint64_t actor) {
   // A sender that did not see the word yet rang the bell, or will.
 }
 
+void RuntimeImpl::SetActivity(std::string_view method, int64_t began_ns) {
+  if (served_actor == 0 || fork_.in_child()) return;
+  if (const uint32_t word = words_->ThreadWord(); word != kServiceWord)
+    doorbell_->SetActivity(word, method, began_ns);
+}
+
 std::shared_ptr<Inbox> RuntimeImpl::OpenCall(uint64_t caller, size_t answers, absl::Duration timeout) {
   if (fork_.in_child()) return CallTable::Closed();
   const uint32_t word = words_->ThreadWord();

@@ -53,12 +53,13 @@ class RuntimeImpl : public Runtime {
   void AddBellWaiter() override;
   void RemoveBellWaiter() override;
   absl::StatusOr<RuntimeTask> NextTask(absl::Duration timeout) override;
-
   absl::StatusOr<std::shared_ptr<Inbox>> AddActor(uint64_t actor, const ActorInfo& info) override;
   uint64_t NextActorId() override;
   std::shared_ptr<Inbox> root_mailbox() override { return actors_.Mailbox(kRootActor); }
   void BindActor(uint64_t actor) override;
   void BindPool() override;
+  void SetActivity(std::string_view method, int64_t began_ns) override;
+  void InterpreterCame() override { doorbell_->SetInterpreterAsked(0); }
   void EndActor(uint64_t actor, FailureEvent event) override;
   void SetEndpointNamer(std::function<std::string()> namer) override { deadlocks_.SetEndpointNamer(namer); }
   absl::Status Reply(const Message& request, FrameKind kind, const Outgoing& answer) override;
@@ -163,8 +164,7 @@ class RuntimeImpl : public Runtime {
   const ProcAddress self_;
   const SessionId session_;
   const StartToken control_token_;
-  const std::string host_name_;
-  const std::string boot_;
+  const std::string host_name_, boot_;
   const bool is_client_;
   const std::shared_ptr<Doorbell> doorbell_;
   const std::shared_ptr<Segment> segment_;

@@ -159,6 +159,15 @@ void RuntimeImpl::OnControl(ControlMessage message, std::vector<ScopedFd> fds) {
                   absl::Milliseconds(grace.ok() ? *grace : limits_.stop_grace_ms));
       return;
     }
+    case ControlType::kAskInterpreter: {
+      // One question at a time: the first that is not answered says for how long.
+      if (doorbell_->interpreter_asked_ns() != 0) return;
+      doorbell_->SetInterpreterAsked(RecentNs());
+      RuntimeTask task;
+      task.kind = RuntimeTask::Kind::kAskInterpreter;
+      AddTask(std::move(task));
+      return;
+    }
     case ControlType::kUndelivered:
       OnUndelivered(body);
       return;

@@ -165,6 +165,21 @@ nb::object ListProcs(ControlChannel& self) {
   return out;
 }
 
+nb::object ListActivities(ControlChannel& self) {
+  nb::list out;
+  for (const ActorActivity& one : Request([&] { return self.ListActivities(); })) {
+    nb::dict entry;
+    entry["actor"] = FromActor(one.actor);
+    entry["pid"] = nb::int_(one.pid);
+    entry["method"] = FromText(one.method);
+    entry["age"] = nb::float_(absl::ToDoubleSeconds(one.age));
+    entry["state"] = FromText(one.state);
+    entry["wait_channel"] = FromText(one.wait_channel);
+    out.append(entry);
+  }
+  return out;
+}
+
 // Python's view of a channel; kept to the end of the process like the runtime whose sockets it opens.
 struct PyChannel {
   ControlChannel* channel;
@@ -211,6 +226,7 @@ NB_MODULE(_control, module) {
       .def("signal_procs",
            [](PyChannel& self, nb::handle procs, int signal) { SignalProcs(*self.channel, procs, signal); })
       .def("list_procs", [](PyChannel& self) { return ListProcs(*self.channel); })
+      .def("list_activities", [](PyChannel& self) { return ListActivities(*self.channel); })
       .def("close", [](PyChannel& self) {
         const ReleasedGil released;
         self.channel->Close();

@@ -13,6 +13,7 @@
 #include "client/python/runtime_module/buffers.h"
 #include "client/python/runtime_module/convert.h"
 #include "client/python/runtime_module/objects.h"
+#include "message/bytes.h"
 
 namespace monarch::python {
 namespace {
@@ -107,13 +108,52 @@ bool Wait(const PyRuntime& self, const PyInbox& inbox, nb::handle timeout) {
       limit, SleepMax(), [&](absl::Duration left) { return self.runtime->Wait(inbox.inbox(), left); }));
 }
 
+constexpr uint8_t kTextTag = 5;  // of the value format
+constexpr uint8_t kListTag = 7;
+
+// The method in a call's meta, a list that begins with it (WIRE.md); no check of the rest.
+std::string_view MethodOf(std::string_view meta) {
+  constexpr size_t kHead = 1 + 4 + 1 + 4;  // list, its length, text, its length
+  if (meta.size() < kHead || meta[0] != kListTag || meta[5] != kTextTag) return "?";
+  return meta.substr(kHead, LoadLe<uint32_t>(meta.data() + 6));
+}
+
+// What an actor that got the message is at work on.
+std::string_view ActivityOf(const Message& message) {
+  switch (message.header.kind) {
+    case FrameKind::kCall:
+      return MethodOf(message.view.meta);
+    case FrameKind::kActorFailed:
+      return "__supervise__";
+    case FrameKind::kStopActor:
+      return "__cleanup__";
+    default:
+      return "";
+  }
+}
+
+void NoteBegin(const PyRuntime& self, const Message& message) {
+  if (const std::string_view what = ActivityOf(message); !what.empty())
+    self.runtime->SetActivity(what, RecentNs());
+}
+
+// A call that was taken ahead begins, if it has not; `shown`: it is what its actor is seen to be at work on.
+void CallRuns(const PyRuntime& self, Message& call, bool shown) {
+  if (call.began_ns == 0) call.began_ns = RecentNs();
+  if (shown) self.runtime->SetActivity(ActivityOf(call), call.began_ns);
+}
+
 // The next message; None if none came in time, or none will come. Takes what is there without giving the GIL
-// away.
+// away. For a mailbox (id 0) it says what its actor is at work on.
 nb::object Receive(const PyRuntime& self, const PyInbox& inbox, nb::handle timeout) {
   for (bool waited = false;; waited = true) {
     std::optional<Message> message = inbox.inbox().TryPop();
-    if (message.has_value()) return nb::cast(*std::move(message));
+    if (message.has_value()) {
+      if (inbox.inbox().id() == 0) NoteBegin(self, *message);
+      return nb::cast(*std::move(message));
+    }
     if (waited && inbox.inbox().finished()) return nb::none();
+    if (!waited && inbox.inbox().id() == 0) self.runtime->SetActivity("", 0);
     if (!Wait(self, inbox, timeout)) return nb::none();
   }
 }
@@ -127,14 +167,18 @@ bool WaitNotifier(const PyRuntime& self, const PyNotifier& notifier, int epoll_f
 
 nb::object NextTask(const PyRuntime& self, nb::handle timeout) {
   std::optional<RuntimeTask> task;
-  // A worker's main thread sleeps here, for as long as there is nothing to do.
-  const absl::Status status =
-      WaitInterruptibly(ToTimeout(timeout), absl::InfiniteDuration(), [&](absl::Duration left) {
-        absl::StatusOr<RuntimeTask> next = self.runtime->NextTask(left);
-        if (next.ok()) task = *std::move(next);
-        return next.status();
-      });
-  if (!InTime(status)) return nb::none();
+  do {
+    // A worker's main thread sleeps here, for as long as there is nothing to do.
+    const absl::Status status =
+        WaitInterruptibly(ToTimeout(timeout), absl::InfiniteDuration(), [&](absl::Duration left) {
+          absl::StatusOr<RuntimeTask> next = self.runtime->NextTask(left);
+          if (next.ok()) task = *std::move(next);
+          return next.status();
+        });
+    if (!InTime(status)) return nb::none();
+    // Here with the GIL: that is the answer.
+    if (task->kind == RuntimeTask::Kind::kAskInterpreter) self.runtime->InterpreterCame();
+  } while (task->kind == RuntimeTask::Kind::kAskInterpreter);
   return nb::cast(PyTask{self.runtime, *std::move(task)});
 }
 
@@ -345,6 +389,12 @@ void DefineActors(nb::class_<PyRuntime>& runtime) {
            [](const PyRuntime& self) { return PyInbox(self.runtime, self.runtime->root_mailbox(), false); })
       .def("next_actor_id", [](const PyRuntime& self) { return self.runtime->NextActorId(); })
       .def("bind_actor", [](const PyRuntime& self, uint64_t actor) { self.runtime->BindActor(actor); })
+      .def("set_activity",
+           [](const PyRuntime& self, nb::handle what) {
+             const std::string_view text = AsView(what);
+             self.runtime->SetActivity(text, text.empty() ? 0 : RecentNs());
+           })
+      .def("call_runs", CallRuns)
       .def("set_endpoint_namer", SetEndpointNamer)
       .def("end_actor", EndActor)
       .def("add_actor", AddActor)

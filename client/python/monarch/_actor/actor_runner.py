@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from monarch import _runtime
 from monarch._actor import owned, pickling
+from monarch._actor.activity import show_oldest
 from monarch._actor.actor import is_async_class, overrides
 from monarch._actor.call import Call
 from monarch._actor.cancel import is_wanted
@@ -80,8 +81,7 @@ class ActorRunner:
         self.process.actor_threads.add(thread)
         thread.start()
 
-    def abort(self, reason: str) -> None:
-        """On any thread."""
+    def abort(self, reason: str) -> None:  # on any thread
         self.abort_event = self.abort_event or {"kind": "exception", "reason": reason}
         self._wake()
 
@@ -121,6 +121,7 @@ class ActorRunner:
             self.construct(*loaded)
             while self.early and not self.ended:
                 if is_wanted(message := self.early.popleft(), self.mailbox):
+                    self.runtime.call_runs(message, True)
                     self._handle(message)
             self._run()
 
@@ -153,6 +154,7 @@ class ActorRunner:
         self.finish(event, None)
 
     def construct(self, cls: type[Actor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.runtime.set_activity(b"__init__")
         del self._create  # Its bytes may lie in the spawner's segment.
         try:
             self.object = cls(*args, **kwargs)
@@ -298,6 +300,8 @@ class ActorRunner:
             context._call = None  # Its bytes may be lent.
             if self.cancel_waiters:
                 self.wake_cancel_waiters()
+        if self.cancel_waiters is not None:
+            show_oldest(self)
 
     def wake_cancel_waiters(self) -> None:
         """In the loop of an async actor: they look again."""

@@ -31,6 +31,7 @@ def run_async(runner: ActorRunner, cls: Any, args: Any, kwargs: Any) -> None:
     asyncio.set_event_loop(loop)
     try:
         runner.construct(cls, args, kwargs)
+        runner.runtime.set_activity(b"")
         if not runner.ended:
             loop.run_until_complete(_AsyncActor(runner, loop).run())
         _cancel_all(loop)
@@ -146,6 +147,7 @@ class _AsyncActor:
     async def _call(self, message: Message) -> None:
         runner = self._runner
         runner.in_flight[id(message)] = message
+        runner.runtime.call_runs(message, len(runner.in_flight) == 1)
         try:
             call, args, kwargs = runner.prepare(message)
             if call.concurrent:

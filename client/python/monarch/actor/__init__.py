@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from monarch._actor import log_prefix as _log_prefix  # noqa: F401
+from monarch._actor.activity import Activity, activities
 from monarch._actor.actor import Actor
 from monarch._actor.actor_mesh import ActorMesh
 from monarch._actor.attach import attach, attach_to_workers
@@ -59,6 +60,7 @@ def debug_controller() -> DebugController:
 
 __all__ = [
     "Accumulator",
+    "Activity",
     "Actor",
     "ActorError",
     "ActorMesh",
@@ -93,6 +95,7 @@ __all__ = [
     "SupervisionError",
     "Uid",
     "ValueMesh",
+    "activities",
     "as_endpoint",
     "attach",
     "attach_to_workers",
