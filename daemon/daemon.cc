@@ -93,7 +93,6 @@ absl::Status Daemon::Init() {
   context_.control_peers = &control_peers_;
   context_.sweeper = sweeper_.get();
   context_.limits = options_.limits;
-  context_.ring_links_max = options_.ring_links_max;
   context_.host = HostId::Random();
   context_.host_name = HostName();
   context_.run_dir = run_dir_->path();

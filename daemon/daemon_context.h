@@ -29,7 +29,6 @@ struct DaemonContext {
   ControlPeers* control_peers = nullptr;  // thread-safe
   Sweeper* sweeper = nullptr;
   Limits limits;
-  uint32_t ring_links_max = 256;  // 0: everything is relayed
   HostId host;
   std::string host_name;
   std::string run_dir;

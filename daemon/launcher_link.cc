@@ -61,13 +61,14 @@ LauncherLink::~LauncherLink() {
   loop_->Unwatch(process_.pidfd.get());
 }
 
-void LauncherLink::Setup(int64_t client_pid, const std::string& log_path, int64_t log_bytes_max,
+void LauncherLink::Setup(int64_t client_pid, const std::string& log_path, const Limits& limits,
                          absl::Span<const int> fds) {
   connection_->Answer(next_request_++, ControlType::kSetup,
                       {{"session", ToValue(session_)},
                        {"client_pid", Value(client_pid)},
                        {"log_path", Value(log_path)},
-                       {"worker_log_bytes_max", Value(log_bytes_max)}},
+                       {"worker_log_bytes_max", Value(limits.session_log_bytes_max)},
+                       {"output_buffer_bytes_max", Value(limits.output_buffer_bytes_max)}},
                       fds);
 }
 

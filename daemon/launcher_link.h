@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "base/event_loop.h"
 #include "base/ids.h"
+#include "base/limits.h"
 #include "daemon/launcher/launcher_host.h"
 #include "daemon/launcher/memory_kills.h"
 #include "daemon/native_connection.h"
@@ -47,7 +48,7 @@ class LauncherLink : private NativeConnection::Handler {
 
   // Once, before anything else. `fds`: the client's pidfd, stdout, stderr, and its output stream if it has
   // one; the caller's.
-  void Setup(int64_t client_pid, const std::string& log_path, int64_t log_bytes_max,
+  void Setup(int64_t client_pid, const std::string& log_path, const Limits& limits,
              absl::Span<const int> fds);
   // InvalidArgument: argv, env and boot do not fit a packet.
   absl::Status Launch(const ProcAddress& proc, const ProcessSpec& spec, const std::vector<std::string>& env,

@@ -1,11 +1,34 @@
 #include "daemon/options.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <map>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "base/version.h"
 
 namespace monarch {
+namespace {
+
+// mailbox_bytes_max is --mailbox-bytes-max.
+std::string OptionOf(std::string_view limit) {
+  return absl::StrCat("--", absl::StrReplaceAll(std::string(limit), {{"_", "-"}}));
+}
+
+void AddLimits(CLI::App* app, Limits* limits) {
+  for (const LimitEntry& entry : LimitTable(*limits)) {
+    const auto set = [limits, name = std::string(entry.name)](const int64_t& value) {
+      static_cast<void>(SetLimit(name, value, limits));
+    };
+    app->add_option_function<int64_t>(OptionOf(entry.name), set,
+                                      absl::StrCat(std::string(entry.what), " (", entry.value, ")"))
+        ->group("Limits");
+  }
+}
+
+}  // namespace
 
 DaemonOptions::Parsed DaemonOptions::Parse(int argc, char** argv, DaemonOptions* options) {
   CLI::App app("monarchd: spawns, supervises and stops worker processes on this host");
@@ -26,21 +49,11 @@ DaemonOptions::Parsed DaemonOptions::Parse(int argc, char** argv, DaemonOptions*
                                                   {"error", LogLevel::kError}};
   app.add_option("--log-level", options->log_level, "debug, info, warning or error")
       ->transform(CLI::CheckedTransformer(levels, CLI::ignore_case));
-  app.add_option("--ring-links-max", options->ring_links_max,
-                 "links of a process by shared memory; further ones are relayed (0: all)")
-      ->check(CLI::Range(0, 256));
-  app.add_option("--procs-per-session-max", options->limits.procs_per_session_max);
-  app.add_option("--procs-per-host-max", options->limits.procs_per_host_max);
-  app.add_option("--sessions-per-host-max", options->limits.sessions_per_host_max);
-  app.add_option("--spawn-phase-ms", options->limits.spawn_phase_ms, "deadline of each phase of a spawn");
-  app.add_option("--remote-lease-ms", options->limits.remote_lease_ms,
-                 "silence of a session's home until the session ends here");
-  app.add_option("--host-dead-ms", options->limits.host_dead_ms,
-                 "silence of an attached host until it is gone");
-  app.add_option("--stop-grace-ms", options->limits.stop_grace_ms, "from a stop request to TERM");
-  app.add_option("--session-end-kill-ms", options->limits.session_end_kill_ms,
-                 "from a client's death to KILL");
+  AddLimits(&app, &options->limits);
   try {
+    if (const absl::Status set = SetLimitsFromEnvironment(environ, &options->limits); !set.ok()) {
+      throw CLI::ValidationError(std::string(set.message()));
+    }
     app.parse(argc, argv);
     if (!options->is_private && options->worker_addresses.empty() && options->run_dir.empty()) {
       throw CLI::ValidationError("--run-dir", "is needed unless --private or --worker-address is given");

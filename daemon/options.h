@@ -19,8 +19,7 @@ struct DaemonOptions {
   std::string launcher_path;                  // "": monarch-launcher beside this program
   std::string log_path;                       // "": private: <run-dir>/monarchd.log, else stderr
   LogLevel log_level = LogLevel::kInfo;
-  uint32_t ring_links_max = 256;
-  Limits limits;
+  Limits limits;  // of the environment, then of the command line: each has an option of its name
 
   // Takes argv. An exit code in place of options: help or version were shown, or the error was told on
   // stderr.

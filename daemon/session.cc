@@ -48,7 +48,7 @@ Session::Session(DaemonContext* context, const SessionIdentity& identity, OpenCo
       open_control_(std::move(open_control)),
       gone_(std::move(gone)),
       procs_(kTombstonesMax),
-      introducer_(context->ring_links_max),
+      introducer_(static_cast<uint32_t>(context->limits.ring_links_max)),
       pauses_(static_cast<size_t>(context->limits.relay_pause_bytes)),
       spawner_(this, absl::Milliseconds(context->limits.spawn_phase_ms)),
       stopper_(this),
@@ -104,7 +104,7 @@ void Session::Welcome(ProcRecord& record, uint32_t request) {
                              {"version", Value(kVersion)},
                              {"host_name", Value(context_->host_name)},
                              {"run_dir", Value(context_->run_dir)},
-                             {"ring_links_max", Value(context_->ring_links_max)}});
+                             {"ring_links_max", Value(context_->limits.ring_links_max)}});
 }
 
 absl::Status Session::OnPacket(NativeConnection& connection, Packet packet) {

@@ -26,7 +26,6 @@ constexpr absl::Duration kUnknownCauseWait = absl::Milliseconds(50);
 constexpr absl::Duration kDyingMax = absl::Seconds(2);
 // Hosts that do not say that nothing is left there: each ends its part by itself, for its link is lost.
 constexpr absl::Duration kHostsEndMax = absl::Seconds(4);
-constexpr int64_t kWorkerLogBytesMax = int64_t{64} << 20;
 
 std::string_view NameOf(std::string_view entry) { return entry.substr(0, entry.find('=')); }
 
@@ -123,7 +122,7 @@ absl::Status Session::EnsureLauncher() {
   launcher_ = std::make_unique<LauncherLink>(context_->loop, std::move(process), mark_, this);
   std::vector<int> fds = {client_.pidfd.get(), client_.out.get(), client_.err.get()};
   if (client_.output_stream.valid()) fds.push_back(client_.output_stream.get());
-  launcher_->Setup(client_.pid, log_path(), kWorkerLogBytesMax, fds);
+  launcher_->Setup(client_.pid, log_path(), context_->limits, fds);
   // A client on another host has no memory here.
   if (const ProcRecord* client = procs_.Find(client_address_))
     launcher_->AddDoorbell(client_address_, true, client->shared.doorbell.get());

@@ -15,7 +15,7 @@ namespace monarch {
 bool IsWorker(int argc, char** argv) { return argc > 1 && std::string_view(argv[1]) == kWorkerFlag; }
 
 int RunWorker(const ActorTypes& types) {
-  auto runtime = Runtime::StartWorker(Limits());
+  auto runtime = Runtime::StartWorker();
   if (!runtime.ok()) {
     LogError("worker", "could not start").With("status", runtime.status().ToString());
     return 1;

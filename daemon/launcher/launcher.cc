@@ -131,9 +131,10 @@ absl::Status Launcher::DoSetup(const Value& body, std::vector<ScopedFd> fds) {
   MONARCH_RETURN_IF_ERROR(loop_->WatchFd(fds[0].get(), EPOLLIN, [this](uint32_t) { OnClientDead(); }));
   client_ = std::move(fds[0]);
   session_ = setup.session;
-  output_ = std::make_unique<SessionOutput>(options_.output, std::move(fds[1]), std::move(fds[2]),
-                                            fds.size() == 4 ? std::move(fds[3]) : ScopedFd(),
-                                            SessionOutput::Log{setup.log_path, setup.worker_log_bytes_max});
+  output_ =
+      std::make_unique<SessionOutput>(setup.output_buffer_bytes_max, std::move(fds[1]), std::move(fds[2]),
+                                      fds.size() == 4 ? std::move(fds[3]) : ScopedFd(),
+                                      SessionOutput::Log{setup.log_path, setup.worker_log_bytes_max});
   const std::string mark = SessionMark(setup.session.ToHex());
   end_.set_mark(mark);
   remains_.set_session_mark(mark);

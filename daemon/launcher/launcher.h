@@ -34,7 +34,6 @@ struct LauncherOptions {
   absl::Duration flush_wait = absl::Milliseconds(200);
   StopLadderOptions stop;
   WorkerRemainsOptions remains;
-  SessionOutputOptions output;
   uint64_t nofile_soft = 0;  // workers' soft limit of open files unless the request says; 0: as here
 };
 

@@ -66,8 +66,9 @@ LauncherFixture::LauncherFixture(LauncherFixtureOptions options) {
   absl::StatusOr<StartedLauncher> started = host.Start(session_);
   REQUIRE(started.ok());
   launcher_ = *std::move(started);
-  const LauncherSetup setup{session_, client_, options.log_bytes_max != 0 ? log_path() : "",
-                            options.log_bytes_max, options.use_cgroup};
+  const LauncherSetup setup{
+      session_, client_,           options.log_bytes_max != 0 ? log_path() : "", options.log_bytes_max,
+      4 << 20,  options.use_cgroup};
   Send(ControlType::kSetup, 1, ToBody(setup), {client_pidfd_.get(), out.get(), err.get()});
   CHECK(Next(ControlType::kOk).request == 1);
 }

@@ -31,6 +31,12 @@ absl::StatusOr<int64_t> Int(const Value& body, std::string_view key) {
   return value;
 }
 
+absl::StatusOr<uint64_t> Size(const Value& body, std::string_view key) {
+  MONARCH_ASSIGN_OR_RETURN(const int64_t value, Int(body, key));
+  if (value < 0) return Bad(key, "negative");
+  return static_cast<uint64_t>(value);
+}
+
 absl::StatusOr<int> SmallInt(const Value& value, std::string_view key) {
   const absl::StatusOr<int64_t> number = value.AsInt();
   if (!number.ok()) return Named(key, number.status());
@@ -142,6 +148,7 @@ Value ToBody(const LauncherSetup& setup) {
                     {"client_pid", setup.client_pid},
                     {"log_path", ToUtf8(setup.log_path)},
                     {"worker_log_bytes_max", setup.worker_log_bytes_max},
+                    {"output_buffer_bytes_max", setup.output_buffer_bytes_max},
                     {"cgroup", setup.use_cgroup}};
 }
 
@@ -150,9 +157,8 @@ absl::StatusOr<LauncherSetup> ParseLauncherSetup(const Value& body) {
   MONARCH_ASSIGN_OR_RETURN(setup.session, Session(body));
   MONARCH_ASSIGN_OR_RETURN(setup.client_pid, Int(body, "client_pid"));
   MONARCH_ASSIGN_OR_RETURN(setup.log_path, OptionalText(body, "log_path"));
-  MONARCH_ASSIGN_OR_RETURN(const int64_t bytes_max, Int(body, "worker_log_bytes_max"));
-  if (bytes_max < 0) return Bad("worker_log_bytes_max", "negative");
-  setup.worker_log_bytes_max = static_cast<uint64_t>(bytes_max);
+  MONARCH_ASSIGN_OR_RETURN(setup.worker_log_bytes_max, Size(body, "worker_log_bytes_max"));
+  MONARCH_ASSIGN_OR_RETURN(setup.output_buffer_bytes_max, Size(body, "output_buffer_bytes_max"));
   if (!body["cgroup"].is_nil()) {
     const absl::StatusOr<bool> use_cgroup = body["cgroup"].AsBool();
     if (!use_cgroup.ok()) return Named("cgroup", use_cgroup.status());

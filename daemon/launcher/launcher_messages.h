@@ -23,6 +23,7 @@ struct LauncherSetup {
   int64_t client_pid = 0;
   std::string log_path;  // empty: no log
   uint64_t worker_log_bytes_max = 0;
+  uint64_t output_buffer_bytes_max = 0;
   bool use_cgroup = true;  // where one can be had
 };
 

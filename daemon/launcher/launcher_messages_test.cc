@@ -54,10 +54,11 @@ TEST_CASE("LaunchSurvivesTheRoundTrip") {
 TEST_CASE("OtherMessagesSurviveTheRoundTrip") {
   const SessionId session = SessionId::Random();
   const absl::StatusOr<LauncherSetup> setup =
-      ParseLauncherSetup(Travelled(ToBody(LauncherSetup{session, 5, "/l", 9})));
+      ParseLauncherSetup(Travelled(ToBody(LauncherSetup{session, 5, "/l", 9, 10})));
   REQUIRE(setup.ok());
   CHECK(setup->session == session);
   CHECK(setup->worker_log_bytes_max == 9);
+  CHECK(setup->output_buffer_bytes_max == 10);
   const absl::StatusOr<LaunchFailure> failure =
       ParseLaunchFailure(Travelled(ToBody(LaunchFailure{Proc(), "exec", 2, "m\xff"})));
   REQUIRE(failure.ok());
@@ -117,7 +118,7 @@ TEST_CASE("RefusesWhatIsOutOfRange") {
 }
 
 TEST_CASE("RefusesASessionOfZero") {
-  CHECK_FALSE(ParseLauncherSetup(ToBody(LauncherSetup{SessionId(), 5, "/l", 9})).ok());
+  CHECK_FALSE(ParseLauncherSetup(ToBody(LauncherSetup{SessionId(), 5, "/l", 9, 10})).ok());
 }
 
 }  // namespace

@@ -8,19 +8,17 @@
 
 namespace monarch {
 
-SessionOutput::SessionOutput(SessionOutputOptions options, ScopedFd out, ScopedFd err, ScopedFd marked,
+SessionOutput::SessionOutput(size_t buffer_bytes_max, ScopedFd out, ScopedFd err, ScopedFd marked,
                              const Log& log)
-    : out_(std::make_unique<OutputSink>("stdout", MakeFdTarget(std::move(out)),
-                                        options.client_buffer_bytes_max)),
-      err_(std::make_unique<OutputSink>("stderr", MakeFdTarget(std::move(err)),
-                                        options.client_buffer_bytes_max)) {
+    : out_(std::make_unique<OutputSink>("stdout", MakeFdTarget(std::move(out)), buffer_bytes_max)),
+      err_(std::make_unique<OutputSink>("stderr", MakeFdTarget(std::move(err)), buffer_bytes_max)) {
   if (marked.valid()) {
-    marked_ = std::make_unique<OutputSink>("output stream", MakeFdTarget(std::move(marked)),
-                                           options.stream_buffer_bytes_max);
+    marked_ =
+        std::make_unique<OutputSink>("output stream", MakeFdTarget(std::move(marked)), 4 * buffer_bytes_max);
   }
   if (log.path.empty() || log.bytes_max == 0) return;
   log_ = std::make_unique<OutputSink>("worker log", MakeLogFileTarget(log.path, log.bytes_max),
-                                      options.log_buffer_bytes_max);
+                                      buffer_bytes_max);
 }
 
 void SessionOutput::Add(OutputStream stream, const OutputSource& source, std::string lines) {

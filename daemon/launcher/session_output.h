@@ -19,14 +19,6 @@ struct OutputSource {
   std::string marker;  // before each line in the client's output stream; empty: not for that
 };
 
-// Bounds of what waits for slow readers. Plain data.
-struct SessionOutputOptions {
-  size_t client_buffer_bytes_max = 4 * 1024 * 1024;  // for stdout, and again for stderr
-  // What a client that formats the lines may lag behind.
-  size_t stream_buffer_bytes_max = 16 * 1024 * 1024;
-  size_t log_buffer_bytes_max = 4 * 1024 * 1024;
-};
-
 // Where a session's workers' output goes: the client's stdout and stderr as it is, or its output stream with
 // markers; the worker log with labels. Threading: confined to the launcher's loop.
 class SessionOutput {
@@ -36,8 +28,9 @@ class SessionOutput {
     uint64_t bytes_max = 0;
   };
 
-  // `marked`: the output stream; invalid: none, and marked output goes as it is.
-  SessionOutput(SessionOutputOptions options, ScopedFd out, ScopedFd err, ScopedFd marked, const Log& log);
+  // `buffer_bytes_max`: what waits for a reader that is slow; four times as much for the output stream, whose
+  // reader formats the lines. `marked`: the output stream; invalid: none, and marked output goes as it is.
+  SessionOutput(size_t buffer_bytes_max, ScopedFd out, ScopedFd err, ScopedFd marked, const Log& log);
 
   // Whole lines, or a piece of one that took long. Never blocks.
   void Add(OutputStream stream, const OutputSource& source, std::string lines);

@@ -33,7 +33,7 @@ struct Fixture {
     marked_reader.reset(marked[0]);
     out_reader.reset(out[0]);
     err_reader.reset(err[0]);
-    output = std::make_unique<SessionOutput>(SessionOutputOptions{}, ScopedFd(out[1]), ScopedFd(err[1]),
+    output = std::make_unique<SessionOutput>(4 << 20, ScopedFd(out[1]), ScopedFd(err[1]),
                                              with_stream ? ScopedFd(marked[1]) : ScopedFd(),
                                              SessionOutput::Log{dir + "/log", 1000});
   }

@@ -88,3 +88,26 @@ def test_ratchet_allows_what_is_known_and_no_more(tmp_path):
     assert lint(tmp_path) == []
     write(tmp_path, "base/x.cc", f"// {TASK}\n// {TASK}\n")
     assert lint(tmp_path) == ["base/x.cc:1: todo", "base/x.cc:2: todo"]
+
+
+def test_a_limit_is_read_by_code_and_told_of(tmp_path):
+    write(tmp_path, "base/README.md", "# base\n")
+    write(
+        tmp_path,
+        "base/limits.h",
+        HEADER
+        + "struct Limits {\n  int64_t used_max = 1;\n  int64_t idle_ms = 2;\n  int64_t told_ms = 3;\n};\n",
+    )
+    write(tmp_path, "docs/limits.md", "| `used_max` | 1 |\n| `told_ms` | 3 |\n")
+    write(tmp_path, "base/limits.cc", "int64_t x = limits.idle_ms;\n")
+    write(tmp_path, "base/y_test.cc", "int64_t x = limits.told_ms;\n")
+    write(tmp_path, "base/x.cc", "int64_t x = limits_.used_max;  // limits.told_ms\n")
+    findings = [finding for finding in lint(tmp_path) if finding.endswith(": limit")]
+    assert findings == ["base/limits.h:4: limit"] * 2 + ["base/limits.h:5: limit"]
+    write(tmp_path, "docs/limits.md", "| `used_max` | 1 |\n| `told_ms` | 3 |\n| `idle_ms` | 2 |\n")
+    write(
+        tmp_path,
+        "base/x.cc",
+        "int64_t x = limits_.used_max;\nint64_t y = Limits().idle_ms + limits->told_ms;\n",
+    )
+    assert [finding for finding in lint(tmp_path) if finding.endswith(": limit")] == []

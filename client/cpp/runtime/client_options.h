@@ -17,7 +17,7 @@ struct ClientOptions {
   int stdout_fd = 1;          // where the workers' output goes; -1: nowhere
   int stderr_fd = 2;
   int output_stream_fd = -1;  // where marked output goes (WIRE.md, output stream); -1: nowhere
-  Limits limits;
+  Limits limits;              // what the environment has goes before
 };
 
 }  // namespace monarch

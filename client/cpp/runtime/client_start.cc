@@ -204,7 +204,9 @@ absl::Status WithContext(const absl::Status& status, const std::string& context)
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Runtime>> Runtime::StartClient(const ClientOptions& options) {
-  MONARCH_RETURN_IF_ERROR(options.limits.Validate());
+  Limits limits = options.limits;
+  MONARCH_RETURN_IF_ERROR(SetLimitsFromEnvironment(environ, &limits));
+  MONARCH_RETURN_IF_ERROR(limits.Validate());
   MONARCH_ASSIGN_OR_RETURN(const std::string path, SocketPath(options));
   Hello hello;
   hello.name = options.name.empty() ? OwnPath() : options.name;
@@ -214,13 +216,12 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::StartClient(const ClientOption
   if (!path.empty()) {
     auto socket = PacketSocket::Connect(path);
     if (!socket.ok()) return absl::UnavailableError(absl::StrCat("no monarchd: ", socket.status().message()));
-    auto runtime = StartClientOn(*std::move(socket), {}, hello, kHelloTimeout, options.limits);
+    auto runtime = StartClientOn(*std::move(socket), {}, hello, kHelloTimeout, limits);
     if (!runtime.ok()) return WithContext(runtime.status(), path);
     return runtime;
   }
   MONARCH_ASSIGN_OR_RETURN(PrivateDaemon daemon, SpawnPrivate(options.monarchd_path));
-  auto runtime =
-      StartClientOn(std::move(daemon.socket), daemon.process, hello, kHelloTimeout, options.limits);
+  auto runtime = StartClientOn(std::move(daemon.socket), daemon.process, hello, kHelloTimeout, limits);
   if (runtime.ok()) return runtime;
   KillPrivate(daemon.process);
   const absl::Status status = WithContext(runtime.status(), "private monarchd");

@@ -74,7 +74,7 @@ class Runtime {
   static absl::StatusOr<std::unique_ptr<Runtime>> StartClient(const ClientOptions& options);
   // In a worker: fds 3 and 4, in the order of WIRE.md. The calling thread must be the main thread and live as
   // long as the process (it holds the life-line). Afterwards SendReady() when the process can create actors.
-  static absl::StatusOr<std::unique_ptr<Runtime>> StartWorker(const Limits& limits);
+  static absl::StatusOr<std::unique_ptr<Runtime>> StartWorker();
   // A client that has not said goodbye says it now, without waiting for what is left of its session.
   virtual ~Runtime() = default;
 

@@ -7,6 +7,7 @@
 #include "client/cpp/runtime/frame_rules.h"
 #include "client/cpp/runtime/runtime_impl.h"
 #include "message/control_message.h"
+#include "message/ring.h"
 
 namespace monarch {
 namespace {
@@ -163,11 +164,11 @@ absl::Status RuntimeImpl::SendRemote(const FrameHeader& header, const PreparedPa
     return absl::NotFoundError("the receiver's process is gone");
   }
   if (!absl::IsDeadlineExceeded(slept)) return slept;
-  return absl::ResourceExhaustedError(
-      absl::StrCat("no room at ", header.receiver.ToString(), " within send_wait_ms=", limits_.send_wait_ms,
-                   ": its mailbox (mailbox_bytes_max=", limits_.mailbox_bytes_max, ", mailbox_messages_max=",
-                   limits_.mailbox_messages_max, ") or the way to it (ring_bytes=", limits_.ring_bytes,
-                   ", relay_pause_bytes=", limits_.relay_pause_bytes, ") is full"));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "no room at ", header.receiver.ToString(), " within send_wait_ms=", limits_.send_wait_ms,
+      ": its mailbox (mailbox_bytes_max=", limits_.mailbox_bytes_max,
+      ", mailbox_messages_max=", limits_.mailbox_messages_max, ") or the way to it (a ring of ", kRingBytes,
+      " bytes, relay_pause_bytes=", limits_.relay_pause_bytes, " at a daemon) is full"));
 }
 
 absl::Status RuntimeImpl::SendLocal(FrameHeader header, const Outgoing& payload, Patience patience) {

@@ -35,7 +35,7 @@ void RunActor(Runtime& runtime, const RuntimeTask& task) {
 }
 
 int Run() {
-  auto runtime = Runtime::StartWorker(Limits());
+  auto runtime = Runtime::StartWorker();
   if (!runtime.ok()) {
     std::fprintf(stderr, "%s\n", runtime.status().ToString().c_str());
     return 1;

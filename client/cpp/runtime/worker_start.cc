@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <utility>
@@ -29,7 +30,9 @@ absl::StatusOr<PacketSocket> Inherited(int fd) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Runtime>> Runtime::StartWorker(const Limits& limits) {
+absl::StatusOr<std::unique_ptr<Runtime>> Runtime::StartWorker() {
+  Limits limits;
+  MONARCH_RETURN_IF_ERROR(SetLimitsFromEnvironment(environ, &limits));
   MONARCH_RETURN_IF_ERROR(limits.Validate());
   const absl::Duration timeout = absl::Milliseconds(limits.spawn_phase_ms);
   Connection connection;

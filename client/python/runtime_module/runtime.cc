@@ -313,7 +313,7 @@ PyRuntime StartWorker() {
   absl::StatusOr<std::unique_ptr<Runtime>> made = absl::UnknownError("not started");
   {
     const ReleasedGil released;
-    made = Runtime::StartWorker(Limits());
+    made = Runtime::StartWorker();
   }
   return Keep(std::move(made));
 }

@@ -5,7 +5,7 @@ import collections
 import pathlib
 import sys
 
-from lint import cpp_rules, external, text_rules, tree_rules
+from lint import cpp_rules, external, limit_rules, text_rules, tree_rules
 from lint.source import Finding, Source, tree_files
 
 FILE_RULES = (*text_rules.RULES, *cpp_rules.RULES)
@@ -28,6 +28,7 @@ def find(root: pathlib.Path, names: list[str], everything: bool) -> list[Finding
     findings = [finding for source in sources for rule in FILE_RULES for finding in rule(source)]
     if everything:
         findings += tree_rules.check(root, names)
+        findings += limit_rules.check(root, names)
     findings += external.check(root, names, everything)
     allowed = ratchet(root)
     counts = collections.Counter((f.rule, f.path) for f in findings)
