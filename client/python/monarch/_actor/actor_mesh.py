@@ -314,7 +314,7 @@ class ActorMesh(Reference, MeshTrait, Generic[T]):
             core.name,
             core.cls,
             core.actor,
-            core.members.addresses,
+            core.members,
             core.owner_label,
             core.owner_address,
         )
@@ -328,14 +328,14 @@ def _rebuild(
     name: str,
     cls: type,
     actor: int,
-    members: list[Address],
+    members: Members,
     owner_label: str,
     owner_address: Address | None,
     shape: Shape,
     proc_mesh: ProcMesh | None,
 ) -> ActorMesh[Any]:
     core = ActorMeshCore(name, cls, actor, Readiness.of_reference(), owner_label)
-    core.members.set_all(members)
+    core.members = members
     core.proc_mesh = proc_mesh
     core.owner_address = owner_address
     return ActorMesh(core, shape)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from monarch._actor.readiness import Action, OnError, Readiness
 
 if TYPE_CHECKING:
-    from monarch._runtime import Proc
+    from monarch._runtime import Address, Proc
 
 # How long a member that somebody saw fail may be kept from service until its supervisor has said what becomes of it.
 _DOUBT_S = 1.0
@@ -40,6 +40,31 @@ class Change(NamedTuple):
     incarnation: int
 
 
+class State(NamedTuple):
+    """Where the life of a mesh has got to, for those that did not see the steps before.
+
+    Attributes:
+        addresses: of members, in rank order.
+        incarnations: for each rank, the incarnation of the mesh in which it was started.
+        incarnation: of the mesh.
+        down: ranks that are being started again.
+        lost: ranks that will not come back.
+    """
+
+    addresses: list[Any]
+    incarnations: list[int]
+    incarnation: int
+    down: list[int]
+    lost: list[int]
+
+
+class Source(NamedTuple):
+    """Who tells what becomes of a mesh: the actor of its owner's process that does, and its number for the mesh."""
+
+    address: Address
+    number: int
+
+
 class Members:
     """Shared by a mesh, its slices and the references to it in one process. Thread-safe.
 
@@ -59,9 +84,11 @@ class Members:
         self.down: dict[int, Readiness] = {}
         self.supervised = False  # by a restart policy of its own
         self.follows_procs = False  # actors that come back with their processes
-        self.watchers: list[Callable[[Change], None]] = []  # called on the supervisor's thread
+        self.source: Source | None = None  # once references to it have been sent, if it is restarted
+        self.watcher: Callable[[Change], None] | None = None  # called on the supervisor's thread
         self._lock = threading.Lock()
         self._doubted: set[int] = set()
+        self._timers: list[threading.Timer] = []  # that end doubts
         self._lost: set[int] = set()
 
     def set_all(self, addresses: list[Any]) -> None:
@@ -93,8 +120,8 @@ class Members:
             else:
                 gate.set_ready()
         self._open(gates)
-        for watcher in list(self.watchers):
-            watcher(change)
+        if self.watcher is not None:
+            self.watcher(change)
 
     def apply(self, change: Change) -> None:
         self.begin(change)
@@ -109,6 +136,48 @@ class Members:
                 if self.down.get(rank) is gate:
                     del self.down[rank]
             self.epoch += 1
+            over = [] if self._doubted else self._timers
+            self._timers = self._timers if self._doubted else []
+        for timer in over:
+            timer.cancel()
+
+    # --- of references in other processes ---
+
+    def __reduce__(self) -> Any:
+        from monarch._actor.member_news import load_members
+        from monarch._actor.process import process
+
+        if self.source is None:
+            if not (self.supervised or self.follows_procs):
+                return (Members, (self.addresses,))
+            process().member_news().announce(self)
+        return (load_members, (self.source, self.state()))
+
+    def state(self) -> State:
+        with self._lock:
+            return State(
+                list(self.addresses), list(self.incarnations), self.incarnation, [*self.down], [*self._lost]
+            )
+
+    def set_state(self, state: State) -> None:
+        """Ends all doubt, too."""
+        with self._lock:
+            self.addresses[:] = state.addresses
+            self.incarnations = list(state.incarnations)
+            self.incarnation = state.incarnation
+            self._lost = {*state.lost}
+            self._doubted.clear()
+            gates = {rank: gate for rank, gate in self.down.items() if rank not in state.down}
+            for rank in state.down:
+                self.down.setdefault(rank, Readiness())
+            self.epoch += 1
+        for gate in gates.values():
+            gate.set_ready()
+        self._open(gates)
+
+    def doubt_all(self) -> None:
+        """They are as somebody knew them once: what is sent to them waits for their state."""
+        self._begin_doubt(range(len(self.addresses)))
 
     # --- by those that use the mesh ---
 
@@ -119,26 +188,32 @@ class Members:
         # A process's end is for the processes' policy, an actor's for its own.
         if not (self.supervised if event["kind"] == "exception" else self.follows_procs):
             return
-        with self._lock:
-            if address not in self.addresses:
-                return
-            rank = self.addresses.index(address)
-            if rank in self.down or rank in self._lost:
-                return
-            gate = self.down[rank] = Readiness()
-            self._doubted.add(rank)
-            self.epoch += 1
-        timer = threading.Timer(_DOUBT_S, self._end_doubt, (rank, gate))
-        timer.daemon = True
-        timer.start()
+        self._begin_doubt(rank for rank, known in enumerate(list(self.addresses)) if known == address)
 
-    def _end_doubt(self, rank: int, gate: Readiness) -> None:
+    def _begin_doubt(self, ranks: Iterable[int]) -> None:
         with self._lock:
-            if rank not in self._doubted or self.down.get(rank) is not gate:
+            gates = {rank: Readiness() for rank in ranks if rank not in self.down and rank not in self._lost}
+            if not gates:
                 return
-            self._doubted.discard(rank)
-        gate.set_ready()
-        self._open({rank: gate})
+            self.down.update(gates)
+            self._doubted |= gates.keys()
+            self.epoch += 1
+            timer = threading.Timer(_DOUBT_S, self._end_doubt, (gates,))
+            timer.daemon = True
+            self._timers.append(timer)
+            timer.start()
+
+    def _end_doubt(self, gates: dict[int, Readiness]) -> None:
+        with self._lock:
+            gates = {
+                rank: gate
+                for rank, gate in gates.items()
+                if rank in self._doubted and self.down.get(rank) is gate
+            }
+            self._doubted -= gates.keys()
+        for gate in gates.values():
+            gate.set_ready()
+        self._open(gates)
 
     def when_up(self, ranks: Iterable[int], action: Action, on_error: OnError) -> None:
         """Runs the action once none of the ranks is being started again: now, or on the supervisor's thread."""

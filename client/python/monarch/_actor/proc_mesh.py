@@ -17,6 +17,7 @@ from monarch._actor.context import Instance, context
 from monarch._actor.creation import Creation, RestartableActors
 from monarch._actor.errors import ActorError
 from monarch._actor.future import Future
+from monarch._actor.members import Members
 from monarch._actor.mesh_trait import MeshTrait, point_shape
 from monarch._actor.proc_mesh_core import ProcMeshCore
 from monarch._actor.readiness import Readiness
@@ -188,15 +189,17 @@ class ProcMesh(pickling.Reference, MeshTrait):
         if base.stopped:
             fail(RuntimeError("`ProcMesh` has already been stopped"))
         else:
-            base.readiness.post(create if base.restarter is None else create_when_up, fail)
+            may_change = base.restarter is not None or base.members.source is not None
+            base.readiness.post(create_when_up if may_change else create, fail)
         return mesh
 
     def _describe_to(self, owner: Instance, procs: list[Proc] | None = None) -> Callable[[], Any]:
         """What actors learn of the place where they are made."""
 
         def describe() -> Any:
-            # A reference, and not this mesh: it is still on its way to ready.
-            reference = _rebuild(*self._reference(procs))
+            # A reference, and not this mesh: it is still on its way to ready. And one that does not follow
+            # restarts, which would cost each process two threads.
+            reference = _rebuild(*self._reference(Members(list(procs or self._core.procs))))
             return pickling.dumps({"proc_mesh": reference, "creator": owner.as_creator()})[0]
 
         return describe
@@ -293,15 +296,16 @@ class ProcMesh(pickling.Reference, MeshTrait):
 
     def __reduce__(self) -> Any:
         self._core.readiness.wait_to_refer()
-        return (_rebuild, self._reference())
+        return (_rebuild, self._reference(self._core.members))
 
-    def _reference(self, procs: list[Proc] | None = None) -> tuple[str, list[Proc], int, Shape, HostMesh]:
-        core = self._core
-        return (core.name, procs or list(core.procs), core.per_host, self._shape, self._host_mesh)
+    def _reference(self, members: Members) -> tuple[str, Members, int, Shape, HostMesh]:
+        return (self._core.name, members, self._core.per_host, self._shape, self._host_mesh)
 
 
-def _rebuild(name: str, procs: list[Proc], per_host: int, shape: Shape, host_mesh: HostMesh) -> ProcMesh:
-    return ProcMesh(ProcMeshCore(name, Readiness.of_reference(), procs, None, per_host), shape, host_mesh)
+def _rebuild(name: str, members: Members, per_host: int, shape: Shape, host_mesh: HostMesh) -> ProcMesh:
+    core = ProcMeshCore(name, Readiness.of_reference(), [], None, per_host)
+    core.members = members
+    return ProcMesh(core, shape, host_mesh)
 
 
 class SpawnCallbacks:

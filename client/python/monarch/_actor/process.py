@@ -22,6 +22,7 @@ from monarch._config.layers import layers
 if TYPE_CHECKING:
     from monarch._actor.actor_runner import ActorRunner
     from monarch._actor.log_stream import MeshOutput
+    from monarch._actor.member_news import MemberNews
     from monarch._control import Channel
     from monarch._runtime import Message, Proc
 
@@ -52,6 +53,7 @@ class Process:
         self.background: weakref.WeakSet[threading.Thread] = weakref.WeakSet()  # that make requests
         self._lock = threading.Lock()
         self._control: Channel | None = None
+        self._member_news: MemberNews | None = None
         self._root: Instance | None = None
         self.log_stream: LogStream | None = None  # in a client
         runtime.set_endpoint_namer(current_endpoint)
@@ -82,6 +84,14 @@ class Process:
 
                 self._control = _control.Channel(self.runtime.open_control, self.runtime.control_token)
             return self._control
+
+    def member_news(self) -> MemberNews:
+        with self._lock:
+            if self._member_news is None:
+                from monarch._actor.member_news import MemberNews
+
+                self._member_news = MemberNews(self.runtime)
+            return self._member_news
 
 
 _process: Process | None = None
