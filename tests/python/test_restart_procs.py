@@ -41,6 +41,19 @@ def test_a_dead_process_is_started_again_with_those_that_the_strategy_names_and_
     assert not failures.seen
 
 
+def test_all_that_is_sent_to_a_process_waits_once_a_caller_has_met_its_end(
+    spawn_procs: Any, failures: Failures
+) -> None:
+    procs = spawn_procs({"gpus": 1}, restart=Restart.one_for_one(backoff=AT_ONCE, max_restarts=100))
+    victim, other = (procs.spawn(name, Member, 3) for name in ("victim", "other"))
+    assert values(other) == [3]
+    for _ in range(20):
+        fails(victim.slice(gpus=0).kill_process.call_one())
+        assert values(other) == [3]
+        assert values(procs.spawn("new", Member, 4)) == [4]
+    assert not failures.seen
+
+
 class Ordered(Actor):
     @endpoint
     def number(self) -> int:

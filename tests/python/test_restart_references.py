@@ -122,6 +122,7 @@ def test_the_arguments_of_the_spawn_may_refer_to_a_mesh_that_was_restarted_since
     kept = pickle.dumps(mesh)
     procs = spawn_procs({"hosts": 1}, restart=Restart.one_for_one(backoff=AT_ONCE))
     holder = procs.spawn("holder", Holder, mesh)
+    holder.of_start.call_one().get()
     fail_rank(mesh, 0)
     restarts.wait()
     killed = procs.spawn("killer", Holder)

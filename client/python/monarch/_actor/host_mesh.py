@@ -310,6 +310,7 @@ def _spawn(owner: Instance, mesh: ProcMesh, launch: Launch, policy: Restart | No
             set_up(owner, mesh, launch.functions)
         if core.restarter is not None:
             core.restartable = RestartableProcs(mesh, launch._replace(hosts=hosts))
+            core.members.follow_procs()
             core.restarter.start(core.restartable, len(shape))
     except Exception as error:
         owner.release(core)

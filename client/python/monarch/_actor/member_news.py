@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import pickle
 import threading
+import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,10 @@ from monarch._actor.members import Change, Members, Source, State
 
 if TYPE_CHECKING:
     from monarch._runtime import Address, Inbox, Proc, Runtime
+
+# How long a supervisor waits for holders to know the new members. They are slower only if their process is stopped or
+# starved, and hear of it all the same.
+_KNOWN_S = 1.0
 
 # What is sent between processes: one of these, and what its handler takes.
 _FOLLOW, _LEAVE, _STATE, _CHANGE, _WATCH = "follow", "leave", "state", "change", "watch"
@@ -42,9 +47,13 @@ class _Holders:
             self._holders.discard(holder)
 
     def __call__(self, change: Change) -> None:
+        """When it returns, others know the new members: whoever learns of them here may ask another to call them."""
         with self._lock:
             self._holders = {one for one in self._holders if self._news.is_alive(one)}
-            self._news.send([*self._holders], _CHANGE, self._source, change)
+            if self._holders:
+                answers = self._news.send([*self._holders], _CHANGE, self._source, change)
+                if change.up:
+                    self._news.wait(answers, len(self._holders), time.monotonic() + _KNOWN_S)
 
 
 class MemberNews:
@@ -67,8 +76,20 @@ class MemberNews:
         self._owners: set[Proc] = set()  # of what is followed, that live
         threading.Thread(target=self._run, name="monarch-member-news", daemon=True).start()
 
-    def send(self, receivers: list[Address], kind: str, *what: Any) -> None:
-        self._send(receivers, None, kind, *what)
+    def send(self, receivers: list[Address], kind: str, *what: Any) -> Inbox:
+        """Gives what gets an answer from each: all that is sent is answered when it is done."""
+        targets = _runtime.Targets(receivers, range(len(receivers)))
+        answers = self._runtime.open_call(self.actor, len(receivers))
+        # The session may be over.
+        with contextlib.suppress(_runtime.StatusError):
+            parts = [pickle.dumps((kind, what), 5)]
+            self._runtime.send(self.actor, _runtime.CALL, targets, _runtime.PICKLE, b"", parts, answers)
+        return answers
+
+    def wait(self, answers: Inbox, count: int, deadline: float) -> None:
+        for _ in range(count):
+            if self._runtime.receive(answers, max(0.0, deadline - time.monotonic())) is None:
+                return
 
     def is_alive(self, actor: Address) -> bool:
         return self._runtime.death_of(actor[:3]) is None
@@ -98,25 +119,18 @@ class MemberNews:
             if source.address == self.address or not self.is_alive(source.address):
                 return members
             self._followed[source] = members
-            members.supervised = members.follows_procs = True
+            members.supervised = True
+            members.follow_procs()
             members.doubt_all()
             self._watch(source.address)
             self.send([source.address], _FOLLOW, source.number, self.address)
             return members
 
-    def _send(self, receivers: list[Address], call: Inbox | None, kind: str, *what: Any) -> None:
-        targets = _runtime.Targets(receivers, range(len(receivers)))
-        parts = [pickle.dumps((kind, what), 5)]
-        # The session may be over.
-        with contextlib.suppress(_runtime.StatusError):
-            self._runtime.send(self.actor, _runtime.CALL, targets, _runtime.PICKLE, b"", parts, call)
-
     def _watch(self, owner: Address) -> None:
         if owner[:3] in self._owners:
             return
         self._owners.add(owner[:3])
-        call = self._runtime.open_call(self.actor, 1)
-        self._send([owner], call, _WATCH)
+        call = self.send([owner], _WATCH)
         threading.Thread(
             target=self._await_end, args=(owner[:3], call), name="monarch-owner-watch", daemon=True
         ).start()
@@ -142,6 +156,8 @@ class MemberNews:
                 if message.kind == _runtime.CALL:
                     kind, what = pickle.loads(message.parts[0])
                     self._take(kind, what)
+                    if kind != _WATCH:
+                        self._runtime.reply(message, _runtime.REPLY, _runtime.NONE, b"", [])
 
     def _take(self, kind: str, what: Any) -> None:
         if kind in (_FOLLOW, _LEAVE):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -83,7 +84,7 @@ class Members:
         self.epoch = 0
         self.down: dict[int, Readiness] = {}
         self.supervised = False  # by a restart policy of its own
-        self.follows_procs = False  # actors that come back with their processes
+        self.follows_procs = False  # comes back when its process does
         self.source: Source | None = None  # once references to it have been sent, if it is restarted
         self.watcher: Callable[[Change], None] | None = None  # called on the supervisor's thread
         self._lock = threading.Lock()
@@ -97,6 +98,11 @@ class Members:
         self.incarnations = [self.incarnation] * len(addresses)
 
     # --- by the supervisor, or as it told ---
+
+    def follow_procs(self) -> None:
+        """From now on."""
+        self.follows_procs = True
+        _following.add(self)
 
     def begin(self, change: Change) -> None:
         """The new addresses are known from now on; what waits still does until `complete`."""
@@ -112,6 +118,8 @@ class Members:
             self.epoch += 1
 
     def complete(self, change: Change) -> None:
+        if self.watcher is not None:
+            self.watcher(change)
         with self._lock:
             gates = {rank: self.down[rank] for rank in (*change.up, *change.lost) if rank in self.down}
         for rank, gate in gates.items():
@@ -120,8 +128,6 @@ class Members:
             else:
                 gate.set_ready()
         self._open(gates)
-        if self.watcher is not None:
-            self.watcher(change)
 
     def apply(self, change: Change) -> None:
         self.begin(change)
@@ -183,12 +189,22 @@ class Members:
 
     def doubt(self, event: dict[str, Any]) -> None:
         """Somebody's call met the end of that member. If that is true, its supervisor will say so within moments; what is
-        sent meanwhile waits for that."""
+        sent meanwhile waits for that: if its process has ended, what is sent to all that was there."""
         address = event["actor"]
         # A process's end is for the processes' policy, an actor's for its own.
-        if not (self.supervised if event["kind"] == "exception" else self.follows_procs):
+        if event["kind"] == "exception":
+            if self.supervised:
+                self._doubt_those_at(address)
             return
-        self._begin_doubt(rank for rank, known in enumerate(list(self.addresses)) if known == address)
+        for members in list(_following):
+            if members.follows_procs:
+                members._doubt_those_at(address[:3])
+
+    def _doubt_those_at(self, address: Any) -> None:
+        count = len(address)
+        self._begin_doubt(
+            [rank for rank, known in enumerate(list(self.addresses)) if known[:count] == address]
+        )
 
     def _begin_doubt(self, ranks: Iterable[int]) -> None:
         with self._lock:
@@ -228,3 +244,7 @@ class Members:
 
     def procs(self) -> list[Proc]:
         return [address[:3] for address in self.addresses]
+
+
+# All of this process that come back when their processes do, or once did.
+_following: weakref.WeakSet[Members] = weakref.WeakSet()

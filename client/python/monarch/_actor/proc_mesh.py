@@ -211,7 +211,7 @@ class ProcMesh(pickling.Reference, MeshTrait):
             core.restarter.start(actors, len(ranks))
         if base.restartable is not None and base.members.supervised:
             assert base.restarter is not None
-            core.members.follows_procs = True
+            core.members.follow_procs()
             creation.told_of_deaths = base.restarter.actor
             base.restartable.actors.append(actors)
 
