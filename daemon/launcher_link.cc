@@ -92,7 +92,9 @@ absl::Status LauncherLink::Launch(const ProcAddress& proc, const ProcessSpec& sp
                                     {"token", ToValue(token)},
                                     {"boot", Value(Value::Bytes{spec.boot})},
                                     {"label", Value(label)},
-                                    {"output_tag", Value(spec.output_tag)}}};
+                                    {"output_tag", Value(spec.output_tag)},
+                                    {"memory_bytes_max", Value(spec.memory_bytes_max)},
+                                    {"pids_max", Value(spec.pids_max)}}};
   MONARCH_ASSIGN_OR_RETURN(const ScopedFd body, MoveLargeBodyOut(&message));
   if (body.valid()) return connection_->TrySend(message, {socket, body.get()});
   return connection_->TrySend(message, {socket});

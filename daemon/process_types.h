@@ -27,8 +27,10 @@ struct ProcessSpec {
   std::vector<std::array<int64_t, 3>> rlimits;  // resource, soft, hard
   std::vector<uint32_t> cpus;
   std::string boot;
-  bool inherit_env = false;  // the daemon's environment, with `env` on top
-  std::string output_tag;    // not empty: marks its output in the client's output stream
+  bool inherit_env = false;      // the daemon's environment, with `env` on top
+  std::string output_tag;        // not empty: marks its output in the client's output stream
+  int64_t memory_bytes_max = 0;  // of it with all that it starts; 0: no limit
+  int64_t pids_max = 0;          // processes and threads, likewise
 };
 
 struct SpawnRequest {

@@ -326,6 +326,17 @@ TEST_CASE("a worker has its program's limits and mask") {
         std::vector<int64_t>{777, 027});
 }
 
+TEST_CASE("a limit for a worker that cannot be set is refused with what is missing") {
+  const Rig rig;
+  SpawnOptions options;
+  options.memory_bytes_max = int64_t{1} << 40;
+  options.pids_max = 100'000;
+  const auto procs = rig.client->this_host().SpawnProcs({{"gpus", 2}}, options);
+  if (procs.ok()) return;  // this session has a cgroup of its own
+  CHECK_THAT(std::string(procs.status().message()), Catch::Contains("memory_max, pids_max: "));
+  CHECK(rig.Procs({{"gpus", 2}}).size() == 2);
+}
+
 TEST_CASE("the session ends with its client, whatever refers to it") {
   std::optional<ProcMesh> procs;
   std::optional<ActorMesh> probe;

@@ -103,6 +103,8 @@ absl::StatusOr<ProcessSpec> OwnProcessSpec(const SpawnOptions& options) {
   spec.umask = CurrentUmask();
   spec.limits = CurrentLimits();
   spec.cpus = CurrentCpus();
+  spec.memory_bytes_max = options.memory_bytes_max;
+  spec.pids_max = options.pids_max;
   return spec;
 }
 

@@ -32,9 +32,9 @@ constexpr int kCpuMax = 8191;
 constexpr int kFdTargetMax = 9;
 constexpr int kExitNotStarted = 127;
 
-enum Step : int32_t { kSession, kParentDeath, kFds, kLimits, kAffinity, kChdir, kExec, kSteps };
-constexpr const char* kStepNames[kSteps] = {"session",  "parent death", "fds", "limits",
-                                            "affinity", "chdir",        "exec"};
+enum Step : int32_t { kSession, kParentDeath, kCgroup, kFds, kLimits, kAffinity, kChdir, kExec, kSteps };
+constexpr const char* kStepNames[kSteps] = {"session", "parent death", "cgroup", "fds",
+                                            "limits",  "affinity",     "chdir",  "exec"};
 
 struct Outcome {
   int32_t step;
@@ -141,11 +141,9 @@ void ChildResetSignals() {
   for (int signal = 1; signal < NSIG; ++signal) sigaction(signal, &action, nullptr);
 }
 
-void ChildEnterCgroup(const char* procs) {
-  const int fd = open(procs, O_WRONLY | O_CLOEXEC);
-  if (fd < 0) return;
-  [[maybe_unused]] const ssize_t written = write(fd, "0", 1);
-  close(fd);
+bool ChildEnterCgroup(const char* procs) {
+  const int fd = open(procs, O_WRONLY | O_CLOEXEC);  // closed at exec
+  return fd >= 0 && write(fd, "0", 1) == 1;
 }
 
 void ChildPlaceFds(const Prepared& prepared) {
@@ -185,7 +183,9 @@ void ChildPlaceFds(const Prepared& prepared) {
     if (getppid() != prepared.parent) _exit(kExitNotStarted);
   }
   ChildResetSignals();
-  if (!spec.cgroup_procs.empty()) ChildEnterCgroup(spec.cgroup_procs.c_str());
+  if (!spec.cgroup_procs.empty() && !ChildEnterCgroup(spec.cgroup_procs.c_str()) && spec.cgroup_needed) {
+    ChildFail(prepared, kCgroup, errno);
+  }
   ChildPlaceFds(prepared);
   if (spec.umask) umask(*spec.umask);
   if (!prepared.cpu_set.empty() &&

@@ -32,7 +32,8 @@ struct ChildSpec {
   std::vector<ResourceLimit> limits;  // RLIMIT_CORE's soft limit is 0 unless given
   std::vector<int> cpus;              // empty: as here
   std::vector<Fd> fds;
-  std::string cgroup_procs;      // file to enter a cgroup by; empty: none. Failure to enter is no error
+  std::string cgroup_procs;      // file to enter a cgroup by; empty: none
+  bool cgroup_needed = false;    // else failure to enter is no error
   bool die_with_parent = false;  // with the calling *thread*, which must last as long as the process
 };
 

@@ -140,11 +140,14 @@ absl::Status Launcher::DoSetup(const Value& body, std::vector<ScopedFd> fds) {
   remains_.set_session_mark(mark);
   absl::StatusOr<SessionCgroup> cgroup = absl::CancelledError("not wanted");
   if (setup.use_cgroup) cgroup = SessionCgroup::Create(setup.session);
-  if (cgroup.ok()) cgroup_ = *std::move(cgroup);
+  cgroup_ = cgroup.ok() ? *std::move(cgroup) : SessionCgroup::Missing(std::string(cgroup.status().message()));
+  // Else a worker that asks for a limit is refused, with the reason.
+  const absl::Status divided = cgroup_.Divide();
   LogInfo("launcher", "session set up")
       .With("session", setup.session.ToHex())
       .With("client", setup.client_pid)
-      .With("cgroup", cgroup_.exists() ? cgroup_.path() : std::string(cgroup.status().message()));
+      .With("cgroup", cgroup_.exists() ? cgroup_.path() : std::string(cgroup.status().message()))
+      .With("worker_limits", divided.ok() ? "can be set" : std::string(divided.message()));
   return absl::OkStatus();
 }
 
@@ -176,6 +179,11 @@ absl::Status Launcher::DoLaunch(const LaunchRequest& request, ScopedFd daemon_so
     *failure = {"limit", EAGAIN};
     return absl::ResourceExhaustedError(
         absl::StrCat("workers_max=", options_.workers_max, " of a launcher reached"));
+  }
+  if (absl::Status limited = cgroup_.Limit(request.proc, request.cgroup_limits); !limited.ok()) {
+    *failure = {"memory_max, pids_max", EOPNOTSUPP};
+    cgroup_.RemoveLeaf(request.proc);
+    return limited;
   }
   const uint64_t key = next_key_++;
   OutputSource source{request.label.empty() ? request.proc.ToString() : request.label, ""};
@@ -213,6 +221,7 @@ ChildSpec Launcher::SpecFor(const LaunchRequest& request, int daemon_socket) {
   spec.cpus = request.cpus;
   spec.fds = {{daemon_socket, kDaemonSocketFd}};
   spec.cgroup_procs = cgroup_.ProcsFileFor(request.proc);
+  spec.cgroup_needed = request.cgroup_limits.memory_bytes_max != 0 || request.cgroup_limits.pids_max != 0;
   return spec;
 }
 

@@ -172,12 +172,18 @@ Value ToBody(const LaunchRequest& launch) {
   for (const ResourceLimit& limit : launch.limits) {
     limits.emplace_back(Value::List{limit.resource, limit.soft, limit.hard});
   }
-  Value::Map body{
-      {"proc", ToValue(launch.proc)},        {"argv", BytesList(launch.argv)},
-      {"env", BytesList(launch.env)},        {"cwd", Value::Bytes{launch.cwd}},
-      {"rlimits", std::move(limits)},        {"cpus", Value::List(launch.cpus.begin(), launch.cpus.end())},
-      {"token", Value::Bytes{launch.token}}, {"boot", Value::Bytes{launch.boot}},
-      {"label", ToUtf8(launch.label)},       {"output_tag", ToUtf8(launch.output_tag)}};
+  Value::Map body{{"proc", ToValue(launch.proc)},
+                  {"argv", BytesList(launch.argv)},
+                  {"env", BytesList(launch.env)},
+                  {"cwd", Value::Bytes{launch.cwd}},
+                  {"rlimits", std::move(limits)},
+                  {"cpus", Value::List(launch.cpus.begin(), launch.cpus.end())},
+                  {"token", Value::Bytes{launch.token}},
+                  {"boot", Value::Bytes{launch.boot}},
+                  {"label", ToUtf8(launch.label)},
+                  {"output_tag", ToUtf8(launch.output_tag)},
+                  {"memory_bytes_max", launch.cgroup_limits.memory_bytes_max},
+                  {"pids_max", launch.cgroup_limits.pids_max}};
   if (launch.umask) body["umask"] = *launch.umask;
   return body;
 }
@@ -203,6 +209,8 @@ absl::StatusOr<LaunchRequest> ParseLaunchRequest(const Value& body) {
   MONARCH_ASSIGN_OR_RETURN(launch.label, OptionalText(body, "label"));
   MONARCH_ASSIGN_OR_RETURN(launch.output_tag, OptionalText(body, "output_tag"));
   if (launch.output_tag.find_first_of(" \n") != std::string::npos) return Bad("output_tag", "has a blank");
+  MONARCH_ASSIGN_OR_RETURN(launch.cgroup_limits.memory_bytes_max, Size(body, "memory_bytes_max"));
+  MONARCH_ASSIGN_OR_RETURN(launch.cgroup_limits.pids_max, Size(body, "pids_max"));
   return launch;
 }
 

@@ -10,6 +10,7 @@
 #include "daemon/launcher/child_process.h"
 #include "daemon/launcher/exit_status.h"
 #include "daemon/launcher/memory_kills.h"
+#include "daemon/launcher/session_cgroup.h"
 #include "message/control_message.h"
 
 namespace monarch {
@@ -40,6 +41,7 @@ struct LaunchRequest {
   std::string boot;
   std::string label;
   std::string output_tag;  // not empty: marks its output in the client's output stream
+  CgroupLimits cgroup_limits;
 };
 
 struct LaunchFailure {

@@ -29,6 +29,7 @@ LaunchRequest FullLaunch() {
   launch.boot = "boot";
   launch.label = "workers[0]";
   launch.output_tag = "t1";
+  launch.cgroup_limits = {1 << 20, 30};
   return launch;
 }
 
@@ -49,6 +50,8 @@ TEST_CASE("LaunchSurvivesTheRoundTrip") {
   CHECK(back->boot == launch.boot);
   CHECK(back->label == launch.label);
   CHECK(back->output_tag == "t1");
+  CHECK(back->cgroup_limits.memory_bytes_max == 1 << 20);
+  CHECK(back->cgroup_limits.pids_max == 30);
 }
 
 TEST_CASE("OtherMessagesSurviveTheRoundTrip") {
@@ -105,6 +108,8 @@ TEST_CASE("RefusesWhatIsOutOfRange") {
   CHECK(absl::IsInvalidArgument(with("umask", 01000)));
   CHECK(absl::IsInvalidArgument(with("umask", -1)));
   CHECK(absl::IsInvalidArgument(with("output_tag", "a b")));
+  CHECK(absl::IsInvalidArgument(with("memory_bytes_max", -1)));
+  CHECK(absl::IsInvalidArgument(with("pids_max", "many")));
   CHECK(absl::IsInvalidArgument(with("output_tag", "a\n")));
   CHECK(absl::IsInvalidArgument(with("argv", Value::List{})));
   CHECK(absl::IsInvalidArgument(with("argv", Value::List{"text"})));

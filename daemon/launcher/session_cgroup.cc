@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -65,6 +66,19 @@ bool Lists(const std::string& list, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
+bool HasWord(const std::string& text, std::string_view word) {
+  const std::vector<std::string> words = absl::StrSplit(text, absl::ByAnyChar(" \n"));
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+absl::Status WriteTo(const std::string& path, const std::string& text) {
+  const ScopedFd fd(open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
+  if (fd.valid() && write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size())) {
+    return absl::OkStatus();
+  }
+  return ErrnoStatus(absl::StrCat("write ", text, " to ", path), errno);
+}
+
 // A killed process leaves its directories behind, and a worker may make more below its own: deepest first.
 bool RemoveTree(const std::string& directory) {
   std::error_code error;
@@ -115,6 +129,12 @@ absl::StatusOr<SessionCgroup> SessionCgroup::CreateIn(const std::string& root, c
   return SessionCgroup(std::move(path));
 }
 
+SessionCgroup SessionCgroup::Missing(std::string why) {
+  SessionCgroup none;
+  none.missing_ = std::move(why);
+  return none;
+}
+
 SessionCgroup SessionCgroup::Find(const SessionId& session) {
   const absl::StatusOr<std::string> own = OwnDirectory();
   return own.ok() ? FindIn(*own, session) : SessionCgroup();
@@ -135,6 +155,63 @@ std::string SessionCgroup::ProcsFileFor(const ProcAddress& proc) {
   const std::string leaf = LeafOf(proc);
   if (mkdir(leaf.c_str(), 0755) != 0 && errno != EEXIST) return {};
   return leaf + "/cgroup.procs";
+}
+
+absl::Status SessionCgroup::CheckExists() const {
+  if (exists()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("no cgroup of version 2 that the session may write: ", missing_));
+}
+
+absl::Status SessionCgroup::Enable(const std::string& controller) const {
+  const std::string above = Above();
+  const std::string available = ReadText(above + "/cgroup.controllers");
+  if (!HasWord(available, controller)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("no ", controller, " controller in ", above,
+                     "/cgroup.controllers, which has: ", absl::StripAsciiWhitespace(available)));
+  }
+  for (const std::string& directory : {above, path_}) {
+    // EBUSY: it has members, and then gives no controllers to those below.
+    const std::string file = directory + "/cgroup.subtree_control";
+    if (HasWord(ReadText(file), controller)) continue;
+    MONARCH_RETURN_IF_ERROR(WriteTo(file, "+" + controller));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SessionCgroup::Divide() const {
+  MONARCH_RETURN_IF_ERROR(CheckExists());
+  const std::string above = Above();
+  std::vector<pid_t> members;
+  AppendMembers(above, &members);
+  if (members != std::vector<pid_t>{getpid()}) {
+    return absl::FailedPreconditionError(absl::StrCat(above, " is not the session's alone"));
+  }
+  const std::string below = above + "/monarch-launcher";
+  if (mkdir(below.c_str(), 0755) != 0 && errno != EEXIST)
+    return ErrnoStatus(absl::StrCat("create ", below), errno);
+  MONARCH_RETURN_IF_ERROR(WriteTo(below + "/cgroup.procs", "0"));
+  MONARCH_RETURN_IF_ERROR(Enable("memory"));
+  return Enable("pids");
+}
+
+absl::Status SessionCgroup::Limit(const ProcAddress& proc, const CgroupLimits& limits) {
+  if (limits.memory_bytes_max == 0 && limits.pids_max == 0) return absl::OkStatus();
+  MONARCH_RETURN_IF_ERROR(CheckExists());
+  if (limits.memory_bytes_max != 0) MONARCH_RETURN_IF_ERROR(Enable("memory"));
+  if (limits.pids_max != 0) MONARCH_RETURN_IF_ERROR(Enable("pids"));
+  if (ProcsFileFor(proc).empty()) return ErrnoStatus(absl::StrCat("create ", LeafOf(proc)), errno);
+  const std::string leaf = LeafOf(proc);
+  if (limits.pids_max != 0) {
+    MONARCH_RETURN_IF_ERROR(WriteTo(leaf + "/pids.max", absl::StrCat(limits.pids_max)));
+  }
+  if (limits.memory_bytes_max == 0) return absl::OkStatus();
+  MONARCH_RETURN_IF_ERROR(WriteTo(leaf + "/memory.max", absl::StrCat(limits.memory_bytes_max)));
+  // The file is missing where the kernel has no swap.
+  const std::string swap = leaf + "/memory.swap.max";
+  if (access(swap.c_str(), F_OK) == 0) MONARCH_RETURN_IF_ERROR(WriteTo(swap, "0"));
+  return WriteTo(leaf + "/memory.oom.group", "1");
 }
 
 std::vector<pid_t> SessionCgroup::LeafMembers(const ProcAddress& proc) const {

@@ -85,6 +85,9 @@ absl::StatusOr<ProcessSpec> SpecFromProto(const v1::ProcessSpec& in) {
     return Bad("output_tag takes at most 32 letters and digits");
   }
   spec.output_tag = in.output_tag();
+  if (in.memory_bytes_max() < 0 || in.pids_max() < 0) return Bad("memory_bytes_max or pids_max is negative");
+  spec.memory_bytes_max = in.memory_bytes_max();
+  spec.pids_max = in.pids_max();
   return spec;
 }
 
@@ -202,6 +205,8 @@ v1::SpawnProcsRequest ToProto(const SpawnRequest& request) {
     for (const uint32_t cpu : spec.cpus) added->add_cpus(cpu);
     added->set_boot(spec.boot);
     added->set_inherit_env(spec.inherit_env);
+    added->set_memory_bytes_max(spec.memory_bytes_max);
+    added->set_pids_max(spec.pids_max);
   }
   out.set_incarnation(request.incarnation);
   *out.mutable_owner() = ToProto(request.owner);

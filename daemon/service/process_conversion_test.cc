@@ -51,6 +51,20 @@ TEST_CASE("SpawnTakesATagOfLettersAndDigits") {
   }
 }
 
+TEST_CASE("SpawnLimitsMemoryAndProcessesOfAWorker") {
+  v1::SpawnProcsRequest request = Request();
+  request.mutable_spec()->set_memory_bytes_max(1 << 20);
+  request.mutable_spec()->set_pids_max(30);
+  const absl::StatusOr<SpawnRequest> parsed = FromProto(request, Limits());
+  REQUIRE(parsed.ok());
+  CHECK(parsed->specs[0].memory_bytes_max == 1 << 20);
+  CHECK(parsed->specs[0].pids_max == 30);
+  CHECK(ToProto(*parsed).spec().memory_bytes_max() == 1 << 20);
+  CHECK(ToProto(*parsed).spec().pids_max() == 30);
+  request.mutable_spec()->set_pids_max(-1);
+  CHECK(absl::IsInvalidArgument(FromProto(request, Limits()).status()));
+}
+
 TEST_CASE("SpawnOfSomeRanksHasAHostForEachOfThem") {
   v1::SpawnProcsRequest request = Request();
   request.add_labels("gpus");

@@ -166,3 +166,27 @@ def test_files_in_the_working_directory_shadow_nothing(
         (tmp_path / f"{name}.py").write_text("raise SystemExit('shadowed')")
     monkeypatch.chdir(tmp_path)
     assert spawn_procs().spawn("counter", Counter, 3).get.call_one().get(timeout=EVENT_S) == 3
+
+
+def test_a_limit_for_workers_that_cannot_be_set_is_refused_with_what_is_missing(
+    spawn_procs: Any, failures: Failures
+) -> None:
+    procs = spawn_procs({"gpus": 2}, memory_max=1 << 40, pids_max=100_000)
+    try:
+        procs.initialized.get(timeout=EVENT_S)
+    except SpawnError as error:
+        assert [failure.rank for failure in error.events] == [0, 1]
+        assert "memory_max, pids_max: " in error.events[0].reason
+        assert "cgroup" in error.events[0].reason
+    else:
+        pytest.skip("this session has a cgroup of its own")
+    assert spawn_procs({"gpus": 2}).initialized.get(timeout=EVENT_S)
+
+
+def test_a_limit_for_workers_that_is_none_is_refused_by_the_call() -> None:
+    for bad in ({"memory_max": 0}, {"pids_max": -1}, {"memory_max": 1 << 63}):
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            this_host().spawn_procs(**bad)
+    for odd in ({"memory_max": "1G"}, {"pids_max": 1.5}, {"pids_max": True}):
+        with pytest.raises(TypeError, match=next(iter(odd))):
+            this_host().spawn_procs(**odd)  # type: ignore[arg-type]

@@ -30,8 +30,10 @@ struct ProcessSpec {
   std::vector<Limit> limits;
   std::vector<uint32_t> cpus;  // empty: as the launcher's
   std::string boot;
-  bool inherit_env = false;  // the environment of the process's daemon, with `env` on top
-  std::string output_tag;    // not empty: marks its output in ClientOptions::output_stream_fd
+  bool inherit_env = false;      // the environment of the process's daemon, with `env` on top
+  std::string output_tag;        // not empty: marks its output in ClientOptions::output_stream_fd
+  int64_t memory_bytes_max = 0;  // of it with all that it starts; 0: no limit
+  int64_t pids_max = 0;          // processes and threads, likewise
 };
 
 struct SpawnRequest {

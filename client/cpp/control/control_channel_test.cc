@@ -131,6 +131,8 @@ SpawnRequest Request() {
   spec.boot = std::string("\xff\0", 2);
   spec.inherit_env = true;
   spec.output_tag = "tag";
+  spec.memory_bytes_max = 1 << 20;
+  spec.pids_max = 30;
   request.specs = {spec};
   request.hosts = {kHost, kHost};
   request.owner = {kProc, 5};
@@ -186,6 +188,8 @@ TEST_CASE("ASpawnIsAskedForAsItWasDescribed") {
   CHECK(spec.boot() == std::string("\xff\0", 2));
   CHECK(spec.inherit_env());
   CHECK(spec.output_tag() == "tag");
+  CHECK(spec.memory_bytes_max() == 1 << 20);
+  CHECK(spec.pids_max() == 30);
 }
 
 TEST_CASE("ASpawnTakesOneSpecificationOrOneForEachRank") {

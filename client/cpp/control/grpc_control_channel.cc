@@ -38,6 +38,8 @@ v1::ProcessSpec ToProto(const ProcessSpec& spec) {
   out.set_boot(spec.boot);
   out.set_inherit_env(spec.inherit_env);
   out.set_output_tag(spec.output_tag);
+  out.set_memory_bytes_max(spec.memory_bytes_max);
+  out.set_pids_max(spec.pids_max);
   return out;
 }
 

@@ -124,6 +124,10 @@ struct SpawnOptions {
   std::string name = "anon";
   std::vector<std::string> env;                         // "K=V", over this process's environment
   absl::Duration phase_timeout = absl::ZeroDuration();  // zero: the daemon's default
+  // For each process with all that it starts; 0: no limit. They need a session with a cgroup of its own
+  // (docs/limits.md); else the spawn fails and says what is missing.
+  int64_t memory_bytes_max = 0;  // beyond it the process is killed, and what it started
+  int64_t pids_max = 0;          // processes and threads; beyond it none can be made
 };
 
 // The local host. Threading: thread-safe.

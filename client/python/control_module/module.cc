@@ -64,6 +64,8 @@ ProcessSpec ToSpec(nb::handle handle) {
   spec.boot = ToBytes(dict["boot"]);
   if (dict.contains("inherit_env")) spec.inherit_env = nb::cast<bool>(dict["inherit_env"]);
   if (dict.contains("output_tag")) spec.output_tag = ToText(dict["output_tag"]);
+  if (dict.contains("memory_max")) spec.memory_bytes_max = nb::cast<int64_t>(dict["memory_max"]);
+  if (dict.contains("pids_max")) spec.pids_max = nb::cast<int64_t>(dict["pids_max"]);
   return spec;
 }
 

@@ -21,6 +21,7 @@ from monarch._actor.launch_spec import (
     make_boot,
     make_spec,
     phase_timeout_ms,
+    positive_limits,
 )
 from monarch._actor.mesh_trait import MeshTrait, point_shape
 from monarch._actor.pickling import Reference
@@ -95,6 +96,8 @@ class HostMesh(Reference, MeshTrait):
         proc_bind: list[dict[str, str]] | None = None,
         bootstrap_command: BootstrapCommand | Callable[[Point], BootstrapCommand] | None = None,
         restart: Restart | None = None,
+        memory_max: int | None = None,
+        pids_max: int | None = None,
     ) -> ProcMesh:
         """Starts processes on each host and returns their mesh, at once; the start goes on in the background.
 
@@ -108,8 +111,13 @@ class HostMesh(Reference, MeshTrait):
             proc_bind: processors and memory for each process of a host.
             bootstrap_command: the program to start, for all or for each place.
             restart: which processes are started again when one dies, and with them the actors on them.
+            memory_max: most bytes for each process with all that it starts; the kernel kills one that needs more.
+            pids_max: most processes and threads of each process with all that it starts; no more can be made.
+                Both need a session with a cgroup of its own (docs/limits.md); elsewhere the spawn fails with what
+                is missing.
         """
         self._core.check_open()
+        limits = positive_limits(memory_max=memory_max, pids_max=pids_max)
         shape = self._shape_of_procs(per_host or {})
         procs_per_host = len(shape) // len(self)
         if proc_bind is not None and len(proc_bind) != procs_per_host:
@@ -120,7 +128,7 @@ class HostMesh(Reference, MeshTrait):
         functions = SetupActor.functions(bootstrap)
         output = process().add_output()
         tag = "" if output is None else output.tag
-        specs = self._specs(shape, procs_per_host, proc_bind, bootstrap_command, tag)
+        specs = self._specs(shape, procs_per_host, proc_bind, bootstrap_command, tag, limits)
         core = ProcMeshCore(_unique_name(name or "anon"), Readiness(), [], owner, procs_per_host)
         core.output = output
         core.shape = shape
@@ -157,6 +165,7 @@ class HostMesh(Reference, MeshTrait):
         proc_bind: list[dict[str, str]] | None,
         command: BootstrapCommand | Callable[[Point], BootstrapCommand] | None,
         output_tag: str,
+        limits: dict[str, int],
     ) -> list[dict[str, Any]]:
         """One specification for all ranks where they are alike, else one for each."""
         executable = self._core.python_executable
@@ -171,14 +180,15 @@ class HostMesh(Reference, MeshTrait):
             for is_far in set(far)
         }
         if proc_bind is None and len(boots) == 1 and not callable(command):
-            return [make_spec(command or default, boots[far[0]], far=far[0], output_tag=tags[far[0]])]
+            tag = tags[far[0]]
+            return [make_spec(command or default, boots[far[0]], limits, far=far[0], output_tag=tag)]
         specs = []
         for rank in range(len(shape)):
             chosen = command(Point(rank, shape.extent)) if callable(command) else command
             bind = None if proc_bind is None else proc_bind[rank % procs_per_host]
             is_far = far[rank // procs_per_host]
             specs.append(
-                make_spec(chosen or default, boots[is_far], bind, far=is_far, output_tag=tags[is_far])
+                make_spec(chosen or default, boots[is_far], limits, bind, far=is_far, output_tag=tags[is_far])
             )
         return specs
 

@@ -89,9 +89,20 @@ def _cpus(text: str) -> list[int]:
     return out
 
 
+def positive_limits(**limits: int | None) -> dict[str, int]:
+    """Those that are given."""
+    for name, value in limits.items():
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+            raise TypeError(f"{name} is a whole number, not {value!r}")
+        if value is not None and not 0 < value < 2**63:
+            raise ValueError(f"{name} must be positive, not {value}")
+    return {name: value for name, value in limits.items() if value is not None}
+
+
 def make_spec(
     command: BootstrapCommand,
     boot: bytes,
+    limits: dict[str, int],
     bind: dict[str, str] | None = None,
     *,
     far: bool = False,
@@ -122,6 +133,7 @@ def make_spec(
         "boot": boot,
         "inherit_env": far,
         "output_tag": output_tag,
+        **limits,
     }
 
 
