@@ -94,6 +94,12 @@ absl::Status Daemon::Init() {
   context_.sweeper = sweeper_.get();
   context_.limits = options_.limits;
   context_.host = HostId::Random();
+  context_.survives = !options_.is_private && !options_.run_dir.empty();
+  if (context_.survives) {
+    const HostState state = LoadHostState(run_dir_->path());
+    context_.host = state.host;
+    context_.next_proc = state.first_proc();
+  }
   context_.host_name = HostName();
   context_.run_dir = run_dir_->path();
   context_.is_private = options_.is_private;
@@ -110,6 +116,11 @@ absl::Status Daemon::Init() {
       },
       [this] { OnSessionGone(); });
   MONARCH_ASSIGN_OR_RETURN(grpc_, GrpcServer::Start(&context_, sessions_.get()));
+  // First: who comes back finds its session.
+  if (context_.survives) {
+    for (AdoptedSession& session : AdoptSessions(run_dir_->path(), context_.host))
+      sessions_->AddAdopted(std::move(session));
+  }
   MONARCH_RETURN_IF_ERROR(ListenForClients());
   MONARCH_RETURN_IF_ERROR(ListenForHosts());
   MONARCH_RETURN_IF_ERROR(WatchSignals());
@@ -183,11 +194,18 @@ absl::Status Daemon::WatchSignals() {
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
+  if (context_.survives) sigaddset(&set, SIGHUP);
   signals_ = ScopedFd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_.valid()) return ErrnoStatus("make a signalfd", errno);
   return loop_->WatchFd(signals_.get(), EPOLLIN, [this](uint32_t) {
     signalfd_siginfo info;
+    bool hand_over = context_.survives;
     while (read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
+      if (info.ssi_signo != SIGHUP) hand_over = false;
+    }
+    if (hand_over) {
+      LogInfo("daemon", "monarchd leaves its sessions to the next");
+      return loop_->Stop();
     }
     Leave("monarchd was told to stop");
   });

@@ -27,7 +27,8 @@ class Daemon {
   static absl::StatusOr<std::unique_ptr<Daemon>> Create(const DaemonOptions& options);
   ~Daemon();
 
-  // Until SIGTERM or SIGINT, or the end of a private daemon's client; all sessions are gone then.
+  // Until SIGTERM or SIGINT, or the end of a private daemon's client; all sessions are gone then. Until
+  // SIGHUP, which a shared daemon takes for "another build takes over": sessions go on.
   void Run();
 
  private:

@@ -33,6 +33,7 @@ struct DaemonContext {
   std::string host_name;
   std::string run_dir;
   bool is_private = false;
+  bool survives = false;  // sessions outlive this daemon: the next one in this run directory takes them over
   absl::Duration started;
   // A channel for requests to another daemon, over a connected socket, in the name of the token's owner
   // there.

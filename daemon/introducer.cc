@@ -38,6 +38,14 @@ Introducer::Introduction Introducer::Introduce(uint64_t a, uint64_t b) {
           a_is_low ? pair.bit_in_high : pair.bit_in_low};
 }
 
+void Introducer::Adopt(uint64_t a, uint64_t b, bool ring, uint32_t bit_in_a, uint32_t bit_in_b) {
+  const auto [low, high] = std::minmax(a, b);
+  pairs_[{low, high}] = {ring, a < b ? bit_in_a : bit_in_b, a < b ? bit_in_b : bit_in_a};
+  if (!ring) return;
+  used_[a].set(bit_in_a);
+  used_[b].set(bit_in_b);
+}
+
 void Introducer::Remove(uint64_t proc) {
   for (auto it = pairs_.begin(); it != pairs_.end();) {
     const auto& [key, pair] = *it;

@@ -25,6 +25,8 @@ class Introducer {
   };
   // The order of the two does not matter to whether they know each other. `a` and `b` differ.
   Introduction Introduce(uint64_t a, uint64_t b);
+  // A pair that the last daemon introduced.
+  void Adopt(uint64_t a, uint64_t b, bool ring, uint32_t bit_in_a, uint32_t bit_in_b);
   // Its pairs end; its peers' bits are free again.
   void Remove(uint64_t proc);
   size_t pairs() const { return pairs_.size(); }

@@ -45,8 +45,13 @@ absl::StatusOr<ProcExit> ExitFromBody(const Value& body) {
 
 }  // namespace
 
-LauncherLink::LauncherLink(EventLoop* loop, StartedLauncher process, const SessionId& session, Events* events)
-    : loop_(loop), session_(session), events_(events), process_(std::move(process)) {
+LauncherLink::LauncherLink(EventLoop* loop, StartedLauncher process, const SessionId& session, Events* events,
+                           ScopedFd board)
+    : loop_(loop),
+      session_(session),
+      events_(events),
+      process_(std::move(process)),
+      board_(std::move(board)) {
   // The launcher bounds what it reports by its procs; it must never be cut off for a burst of deaths.
   NativeConnection::Limits limits;
   limits.control_bytes_max = std::numeric_limits<size_t>::max() / 2;
@@ -62,14 +67,29 @@ LauncherLink::~LauncherLink() {
 }
 
 void LauncherLink::Setup(int64_t client_pid, const std::string& log_path, const Limits& limits,
-                         absl::Span<const int> fds) {
-  connection_->Answer(next_request_++, ControlType::kSetup,
-                      {{"session", ToValue(session_)},
-                       {"client_pid", Value(client_pid)},
-                       {"log_path", Value(log_path)},
-                       {"worker_log_bytes_max", Value(limits.session_log_bytes_max)},
-                       {"output_buffer_bytes_max", Value(limits.output_buffer_bytes_max)}},
-                      fds);
+                         absl::Span<const int> fds, const LauncherResume* resume) {
+  Value::Map body = {{"session", ToValue(session_)},
+                     {"client_pid", Value(client_pid)},
+                     {"log_path", Value(log_path)},
+                     {"worker_log_bytes_max", Value(limits.session_log_bytes_max)},
+                     {"output_buffer_bytes_max", Value(limits.output_buffer_bytes_max)}};
+  if (resume != nullptr) {
+    body.insert({{"resume_path", Value(Value::Bytes{resume->path})},
+                 {"resume_token", ToValue(resume->token)},
+                 {"absence_ms", Value(absl::ToInt64Milliseconds(resume->absence_max))}});
+  }
+  connection_->Answer(next_request_++, ControlType::kSetup, std::move(body), fds);
+}
+
+void LauncherLink::Keep(const std::string& key, Value::Map body, absl::Span<const int> fds) {
+  body["key"] = Value(key);
+  connection_->Answer(0, ControlType::kKeep, std::move(body), fds);
+}
+
+void LauncherLink::Forget(const std::string& key, const ProcAddress* proc) {
+  Value::Map body = {{"key", Value(key)}};
+  if (proc != nullptr) body["proc"] = ToValue(*proc);
+  connection_->Answer(0, ControlType::kForget, std::move(body));
 }
 
 absl::Status LauncherLink::Launch(const ProcAddress& proc, const ProcessSpec& spec,
@@ -134,11 +154,15 @@ void LauncherLink::EndSession(absl::Duration kill_after) {
 
 absl::Status LauncherLink::OnPacket(NativeConnection&, Packet packet) {
   MONARCH_ASSIGN_OR_RETURN(const ControlMessage message, DecodeControl(packet.bytes));
+  // Setup's.
+  if (message.type == ControlType::kOk && packet.fds.size() == 1 && !board_.valid())
+    board_ = std::move(packet.fds[0]);
+  return Handle(message);
+}
+
+absl::Status LauncherLink::Handle(const ControlMessage& message) {
   switch (message.type) {
     case ControlType::kOk:
-      // Setup's.
-      if (packet.fds.size() == 1 && !board_.valid()) board_ = std::move(packet.fds[0]);
-      return absl::OkStatus();
     case ControlType::kSessionGone:
       return absl::OkStatus();
     case ControlType::kRefused:

@@ -28,6 +28,13 @@ struct ProcExit {
   bool confirmed = false;  // reaped; else read from /proc, where both zero mean "not known yet"
 };
 
+// Where a launcher waits for the next daemon when this one has gone.
+struct LauncherResume {
+  std::string path;
+  StartToken token;
+  absl::Duration absence_max;
+};
+
 // A running launcher as this daemon sees it: its process, and its socket.
 // Threading: confined to the control loop.
 class LauncherLink : private NativeConnection::Handler {
@@ -42,14 +49,21 @@ class LauncherLink : private NativeConnection::Handler {
     // The launcher is dead and reaped (pidfd); the link is of no use any more. Its workers die with it.
     virtual void OnLauncherGone() = 0;
   };
-  // `events` outlives the link. The process must be a child of this one.
-  LauncherLink(EventLoop* loop, StartedLauncher process, const SessionId& session, Events* events);
+  // `events` outlives the link. The process is a child of this one, or was adopted: then `board` is its death
+  // board, and Setup is not called.
+  LauncherLink(EventLoop* loop, StartedLauncher process, const SessionId& session, Events* events,
+               ScopedFd board = {});
   ~LauncherLink() override;
 
   // Once, before anything else. `fds`: the client's pidfd, stdout, stderr, and its output stream if it has
-  // one; the caller's.
-  void Setup(int64_t client_pid, const std::string& log_path, const Limits& limits,
-             absl::Span<const int> fds);
+  // one; the caller's. No `resume`: its session ends with this daemon.
+  void Setup(int64_t client_pid, const std::string& log_path, const Limits& limits, absl::Span<const int> fds,
+             const LauncherResume* resume);
+  // For the next daemon. The fds are the caller's. `proc`: all of its news is dealt with.
+  void Keep(const std::string& key, Value::Map body, absl::Span<const int> fds);
+  void Forget(const std::string& key, const ProcAddress* proc = nullptr);
+  // What the launcher had told the daemon before.
+  absl::Status Handle(const ControlMessage& message);
   // InvalidArgument: argv, env and boot do not fit a packet.
   absl::Status Launch(const ProcAddress& proc, const ProcessSpec& spec, const std::vector<std::string>& env,
                       const StartToken& token, const std::string& label, int socket);

@@ -60,6 +60,8 @@ class NativeConnection : public std::enable_shared_from_this<NativeConnection> {
   // Whose packets they are from now on.
   void SetHandler(Handler* handler) { handler_ = handler; }
   bool closed() const { return closed_; }
+  // All that was sent is in the kernel's hands.
+  bool idle() const { return queue_.empty() && !unsent_ && !failing_; }
   // Of frames that wait for the peer to read.
   size_t frame_bytes() const { return frame_bytes_; }
 

@@ -65,6 +65,7 @@ class ProcTable {
   void Remove(uint64_t proc) { procs_.erase(proc); }
   // How it ended; null: never heard of, or too long ago.
   const FailureEvent* EndOf(const ProcAddress& address) const;
+  const absl::flat_hash_map<ProcAddress, FailureEvent>& ends() const { return ends_; }
 
   std::map<uint64_t, ProcRecord>& all() { return procs_; }
   const std::map<uint64_t, ProcRecord>& all() const { return procs_; }

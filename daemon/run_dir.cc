@@ -11,11 +11,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <system_error>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/errno_status.h"
 #include "base/ids.h"
 #include "base/log.h"
@@ -36,13 +38,20 @@ void RemoveTree(const std::string& path) {
     LogWarning("daemon", "cannot remove run directory").With("path", path).With("error", error.message());
 }
 
-// Of sessions that ended with a daemon that was killed.
+// Of sessions that ended with a daemon that was killed; those with a state file may go on.
 void RemoveWorkerLogs(const std::string& dir) {
   std::error_code error;
+  std::set<std::string> logs;
+  std::vector<std::string> going_on;
   for (const auto& entry : std::filesystem::directory_iterator(dir, error)) {
     const std::string name = entry.path().filename();
-    if (absl::StartsWith(name, "workers-") && absl::EndsWith(name, ".log")) unlink(entry.path().c_str());
+    if (absl::StartsWith(name, "workers-") && absl::EndsWith(name, ".log")) logs.insert(name);
+    absl::string_view session = name;
+    if (absl::ConsumePrefix(&session, "session-") && absl::ConsumeSuffix(&session, ".state"))
+      going_on.push_back(WorkerLogName(session));
   }
+  for (const std::string& name : going_on) logs.erase(name);
+  for (const std::string& name : logs) unlink(absl::StrCat(dir, "/", name).c_str());
 }
 
 // Who looks whether a daemon lives holds the lock shared, for a moment: then a shared one can be had, beside
@@ -83,6 +92,10 @@ absl::StatusOr<std::string> PrivateParent() {
 }
 
 }  // namespace
+
+std::string WorkerLogName(absl::string_view session) {
+  return absl::StrCat("workers-", session.substr(0, 8), ".log");
+}
 
 absl::Status EnsureOwnDirectory(const std::string& path) {
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "base/scoped_fd.h"
 
 namespace monarch {
@@ -16,7 +17,8 @@ class RunDir {
   // A new directory for a private daemon: $XDG_RUNTIME_DIR/monarch/<random>, else
   // /tmp/monarch-<uid>/<random>. Those that dead daemons of this user left there are removed first.
   static absl::StatusOr<std::unique_ptr<RunDir>> CreatePrivate();
-  // That directory, made if needed. FailedPrecondition: another daemon holds its lock.
+  // That directory, made if needed. FailedPrecondition: another daemon holds its lock. What a dead daemon
+  // left is removed, but for state files and the logs of their sessions.
   static absl::StatusOr<std::unique_ptr<RunDir>> Open(const std::string& path);
   // A directory of CreatePrivate is removed whole.
   ~RunDir();
@@ -34,6 +36,8 @@ class RunDir {
   const bool remove_;
 };
 
+// The name in it of what a session's workers print; `session`: in hex.
+std::string WorkerLogName(absl::string_view session);
 // Makes `path` if needed and checks that it is a directory (no link) of this user with mode 0700.
 absl::Status EnsureOwnDirectory(const std::string& path);
 // Removes the directories in `parent` whose lock nobody holds; returns how many. Others' and odd entries are

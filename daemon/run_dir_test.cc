@@ -86,6 +86,19 @@ TEST_CASE("LogsOfAKilledDaemonsWorkersGo") {
   CHECK(access((path + "/monarchd.log").c_str(), F_OK) == 0);
 }
 
+TEST_CASE("LogsOfSessionsThatMayGoOnStay") {
+  TempDir temp;
+  const std::string path = temp.path_ + "/d";
+  REQUIRE(EnsureOwnDirectory(path).ok());
+  const std::string session = Id128::Random().ToHex();
+  std::ofstream(path + "/session-" + session + ".state") << "x";
+  std::ofstream(path + "/" + WorkerLogName(session)) << "x";
+  std::ofstream(path + "/workers-ended000.log") << "x";
+  REQUIRE(RunDir::Open(path).ok());
+  CHECK(access((path + "/" + WorkerLogName(session)).c_str(), F_OK) == 0);
+  CHECK(access((path + "/workers-ended000.log").c_str(), F_OK) != 0);
+}
+
 TEST_CASE("SecondDaemonIsRefused") {
   TempDir temp;
   auto first = RunDir::Open(temp.path_ + "/d");

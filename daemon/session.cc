@@ -76,10 +76,16 @@ Session::Session(DaemonContext* context, Client client, OpenControl open_control
       .With("name", client_.name);
   context_->events->Add(id_.ToHex(), "session_started");
   Welcome(added, client_.hello_request);
-  if (!client_.pidfd.valid()) {
-    End("its client has ended");
-    return;
+  if (client_.pidfd.valid() && context_->survives) {
+    // What the next daemon finds the session by.
+    const absl::Status started = EnsureLauncher();
+    if (!started.ok()) LogError("daemon", "no launcher").With("error", started.ToString());
   }
+  WatchClient();
+}
+
+void Session::WatchClient() {
+  if (!client_.pidfd.valid()) return End("its client has ended");
   const absl::Status watched = context_->loop->WatchFd(client_.pidfd.get(), EPOLLIN, [this](uint32_t) {
     context_->loop->Unwatch(client_.pidfd.get());
     End("its client has ended");
@@ -96,7 +102,8 @@ Session::~Session() {
 }
 
 void Session::Welcome(ProcRecord& record, uint32_t request) {
-  record.control = context_->control_peers->Issue({id_, record.description.address});
+  if (record.control.token().is_zero())
+    record.control = context_->control_peers->Issue({id_, record.description.address});
   record.connection->Answer(request, ControlType::kWelcome,
                             {{"session", ToValue(id_)},
                              {"self", ToValue(record.description.address)},
@@ -104,6 +111,7 @@ void Session::Welcome(ProcRecord& record, uint32_t request) {
                              {"version", Value(kVersion)},
                              {"host_name", Value(context_->host_name)},
                              {"run_dir", Value(context_->run_dir)},
+                             {"survives", Value(context_->survives && !is_guest_)},
                              {"ring_links_max", Value(context_->limits.ring_links_max)}});
 }
 
@@ -157,6 +165,7 @@ absl::Status Session::OnWorkerHello(ProcRecord& record, const ControlMessage& me
   record.description.phase = std::max(record.description.phase, ProcPhase::kConnected);
   if (launcher_) launcher_->AddDoorbell(record.description.address, false, record.shared.doorbell.get());
   Welcome(record, message.request);
+  keeper_.KeepProc(record);
   spawner_.OnConnected(record, context_->loop->Now());
   AnswerWaiting(record);
   return absl::OkStatus();
@@ -268,8 +277,13 @@ void Session::Introduce(ProcRecord& asker, uint32_t request, ProcRecord& peer) {
   if (means.ring && launcher_) {
     launcher_->Link(asker.description.address, means.bit_in_a, peer.description.address, means.bit_in_b);
   }
+  const uint64_t a = asker.description.address.proc;
+  const uint64_t b = peer.description.address.proc;
+  keeper_.KeepLink(a, b, means, ring.get());
   SendIntroduction(asker, request, peer, means, true, 0, ring.get());
   SendIntroduction(peer, 0, asker, means, false, 1, ring.get());
+  if (asker.connection && peer.connection && asker.connection->idle() && peer.connection->idle())
+    keeper_.LinkArrived(a, b);
 }
 
 void Session::SendIntroduction(ProcRecord& to, uint32_t request, const ProcRecord& peer,

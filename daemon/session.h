@@ -14,6 +14,7 @@
 #include "absl/functional/any_invocable.h"
 #include "base/ids.h"
 #include "base/scoped_fd.h"
+#include "daemon/adoption.h"
 #include "daemon/daemon_context.h"
 #include "daemon/introducer.h"
 #include "daemon/launcher_link.h"
@@ -21,6 +22,7 @@
 #include "daemon/proc_table.h"
 #include "daemon/relay.h"
 #include "daemon/session_hosts.h"
+#include "daemon/session_keeper.h"
 #include "daemon/session_types.h"
 #include "daemon/spawner.h"
 #include "daemon/spread_spawns.h"
@@ -51,6 +53,9 @@ class Session : public NativeConnection::Handler,
   // A part of a session whose client is on another host, over the connection to its daemon.
   Session(DaemonContext* context, Home home, std::unique_ptr<PacketStream> stream, OpenControl open_control,
           absl::AnyInvocable<void(Session*)> gone);
+  // One that another daemon had begun here.
+  Session(DaemonContext* context, AdoptedSession adopted, OpenControl open_control,
+          absl::AnyInvocable<void(Session*)> gone);
   ~Session() override;
 
   // --- requests of the control plane ---
@@ -62,6 +67,8 @@ class Session : public NativeConnection::Handler,
                   absl::AnyInvocable<void(absl::StatusOr<AttachedHost>)> reply);
   void ShutdownHost(const HostId& host, absl::Duration grace, absl::Duration kill_after,
                     absl::AnyInvocable<void(absl::Status)> reply);
+  // A process of the session is back, on a new connection. Not OK: it has none here, and is to be told so.
+  absl::Status Resume(const ControlMessage& hello, pid_t pid, std::shared_ptr<NativeConnection> connection);
   // Ends everything; idempotent.
   void End(const std::string& reason);
 
@@ -91,39 +98,35 @@ class Session : public NativeConnection::Handler,
   Session(DaemonContext* context, const SessionIdentity& identity, OpenControl open_control,
           absl::AnyInvocable<void(Session*)> gone);
 
-  enum class State { kRunning, kEnding, kSweeping, kGone };
-
-  // NativeConnection::Handler
+  // Of the base classes, in their order.
   absl::Status OnPacket(NativeConnection& connection, Packet packet) override;
   void OnClosed(NativeConnection& connection, const absl::Status& why) override;
   void OnFramesSent(NativeConnection& connection) override;
-  // LauncherLink::Events
   void OnLaunched(uint64_t proc, int64_t pid) override;
   void OnLaunchFailed(uint64_t proc, const std::string& step, const std::string& message) override;
   void OnDying(uint64_t proc, const ProcExit& exit) override;
   void OnExited(uint64_t proc, const ProcExit& exit) override;
   void OnLauncherGone() override;
-  // Spawner::Host
   absl::StatusOr<ProcDescription> StartProc(const SpawnRequest& request, size_t index) override;
   void KillProc(uint64_t proc) override;
-  // Stopper::Host
+  void OnSpawned(const SpawnRequest& request, const std::vector<ProcDescription>& procs) override;
   void OnStopping(ProcRecord& record) override;
   void SendStop(ProcRecord& record, absl::Duration grace) override;
   void SendSignal(ProcRecord& record, int signal) override;
-  // SessionHosts::Local
   void OnRemoteConnect(const ProcAddress& asker, const ProcAddress& proc) override;
   void DeliverFrame(RelayFrame frame) override;
   void TellLocal(const ProcAddress& to, const ControlMessage& message) override;
   void OnRemoteEnd(ControlType type, const ProcAddress& proc, const FailureEvent& event) override;
   void OnHomeGone(const std::string& why) override;
   void OnHostsEnded() override;
-  // SpreadSpawns::Hosts
   void SpawnOn(const HostId& host, SpawnRequest request, SpreadSpawns::Reply reply) override;
   void KillSpawned(const std::vector<ProcAddress>& procs, absl::AnyInvocable<void()> done) override;
 
   absl::Status OnControl(ProcRecord& record, const ControlMessage& message, std::vector<ScopedFd> fds);
   absl::Status OnWorkerHello(ProcRecord& record, const ControlMessage& message, std::vector<ScopedFd> fds);
   void Welcome(ProcRecord& record, uint32_t request);
+  void WatchClient();
+  void AdoptProcs(AdoptedSession*adopted), TellWhatItMissed(ProcRecord&record);
   absl::Status OnConnect(ProcRecord& record, const ControlMessage& message);
   absl::Status WaitFor(const ProcRecord& peer, ProcRecord& asker, uint32_t request);
   void Introduce(ProcRecord& asker, uint32_t request, ProcRecord& peer);
@@ -154,11 +157,7 @@ class Session : public NativeConnection::Handler,
   void TellAll(ControlType type, const ProcAddress& peer, const FailureEvent& event);
   void Rearm();
   void OnTimer();
-  void AfterSweep();
-  void MaybeFinishEnd();
-  void FinishEnd();
-
-  static constexpr size_t kTombstonesMax = 4096;
+  void AfterSweep(), MaybeFinishEnd(), FinishEnd();
 
   // Constant after construction.
   DaemonContext* const context_;
@@ -175,7 +174,7 @@ class Session : public NativeConnection::Handler,
   Client client_;
   OpenControl open_control_;
   absl::AnyInvocable<void(Session*)> gone_;
-  State state_ = State::kRunning;
+  SessionState state_ = SessionState::kRunning;
   std::string end_reason_;
   std::optional<uint32_t> goodbye_;
   bool sweeping_ = false;
@@ -192,6 +191,7 @@ class Session : public NativeConnection::Handler,
   std::unique_ptr<LauncherLink> launcher_;
   Spawner spawner_;
   Stopper stopper_;
+  SessionKeeper keeper_;
   SessionHosts hosts_;
   SpreadSpawns spread_;
   EventLoop::TimerId timer_ = 0;

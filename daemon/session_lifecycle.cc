@@ -14,6 +14,7 @@
 #include "base/errno_status.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "daemon/run_dir.h"
 #include "daemon/session.h"
 
 namespace monarch {
@@ -89,7 +90,7 @@ void Session::SpawnHere(SpawnRequest request, Spawner::Reply reply) {
   const bool owner_lives = owner.host == context_->host
                                ? owner_record != nullptr && owner_record->alive()
                                : hosts_.Reaches(owner.host) && procs_.EndOf(owner) == nullptr;
-  if (state_ != State::kRunning) {
+  if (state_ != SessionState::kRunning) {
     refused.error.status =
         absl::FailedPreconditionError(absl::StrCat("spawn: the session is ending, ", end_reason_));
   } else if (!owner_lives) {
@@ -114,23 +115,8 @@ void Session::SpawnHere(SpawnRequest request, Spawner::Reply reply) {
   Rearm();
 }
 
-absl::Status Session::EnsureLauncher() {
-  if (launcher_) return absl::OkStatus();
-  MONARCH_ASSIGN_OR_RETURN(StartedLauncher process, context_->launchers->Start(mark_));
-  context_->sweeper->AddKnownChild(process.pid);
-  LogInfo("daemon", "launcher started").With("session", id_.ToHex()).With("pid", process.pid);
-  launcher_ = std::make_unique<LauncherLink>(context_->loop, std::move(process), mark_, this);
-  std::vector<int> fds = {client_.pidfd.get(), client_.out.get(), client_.err.get()};
-  if (client_.output_stream.valid()) fds.push_back(client_.output_stream.get());
-  launcher_->Setup(client_.pid, log_path(), context_->limits, fds);
-  // A client on another host has no memory here.
-  if (const ProcRecord* client = procs_.Find(client_address_))
-    launcher_->AddDoorbell(client_address_, true, client->shared.doorbell.get());
-  return absl::OkStatus();
-}
-
 std::string Session::log_path() const {
-  return absl::StrCat(context_->run_dir, "/workers-", id_.ToHex().substr(0, 8), ".log");
+  return absl::StrCat(context_->run_dir, "/", WorkerLogName(id_.ToHex()));
 }
 
 absl::StatusOr<ProcDescription> Session::StartProc(const SpawnRequest& request, size_t index) {
@@ -153,6 +139,8 @@ absl::StatusOr<ProcDescription> Session::StartProc(const SpawnRequest& request, 
   env.push_back(absl::StrCat(Sweeper::kMark, mark_.ToHex()));
   std::string label = request.mesh;
   if (request.shape.size() > 1) absl::StrAppend(&label, "[", record.description.rank, "]");
+  // First: one that was launched is known to the next daemon.
+  keeper_.KeepProc(record);
   const absl::Status launched =
       launcher_->Launch(record.description.address, spec, env, record.token, label, sockets.second.fd());
   if (!launched.ok()) {
@@ -323,6 +311,7 @@ void Session::Bury(uint64_t proc, const FailureEvent& event) {
   const ProcAddress address = record->description.address;
   if (record->connection) record->connection->Close();
   spawner_.OnGone(*record, event, context_->loop->Now());
+  keeper_.Bury(address, event);
   procs_.Bury(proc);
   --context_->workers;
   stopper_.OnGone(address, event);
@@ -348,9 +337,11 @@ void Session::KillProc(uint64_t proc) {
 
 void Session::OnStopping(ProcRecord& record) {
   if (launcher_) launcher_->SetStopping(record.description.address);
+  keeper_.KeepProc(record);
 }
 
 void Session::SendStop(ProcRecord& record, absl::Duration grace) {
+  if (!record.connection) return;  // Told when it is back.
   record.connection->Answer(
       0, ControlType::kStop,
       {{"reason", Value(record.stop_reason)}, {"grace_ms", Value(absl::ToInt64Milliseconds(grace))}});
@@ -385,6 +376,8 @@ absl::Status Session::SignalHere(const std::vector<ProcAddress>& procs, int sign
 void Session::OnLauncherGone() {
   LogInfo("daemon", "launcher ended").With("session", id_.ToHex()).With("pid", launcher_->pid());
   context_->sweeper->RemoveKnownChild(launcher_->pid());
+  keeper_.Use(nullptr);
+  RemoveLauncherState(context_->run_dir, id_);
   // Its own callback runs: it must outlive this call.
   context_->loop->Post([launcher = std::shared_ptr<LauncherLink>(std::move(launcher_))] {});
   std::vector<uint64_t> workers;
@@ -414,14 +407,14 @@ void Session::OnLauncherGone() {
 void Session::AfterSweep() {
   sweeping_ = false;
   for (auto& task : std::exchange(after_sweep_, {})) task();
-  if (state_ != State::kEnding) return;
+  if (state_ != SessionState::kEnding) return;
   ended_here_ = true;
   MaybeFinishEnd();
 }
 
 void Session::End(const std::string& reason) {
-  if (state_ != State::kRunning) return;
-  state_ = State::kEnding;
+  if (state_ != SessionState::kRunning) return;
+  state_ = SessionState::kEnding;
   end_reason_ = reason;
   LogInfo("daemon", "session ends").With("session", id_.ToHex()).With("reason", reason);
   for (auto& [proc, record] : procs_.all()) {
@@ -448,11 +441,11 @@ void Session::OnHostsEnded() {
 }
 
 void Session::MaybeFinishEnd() {
-  if (state_ == State::kEnding && ended_here_ && (is_guest_ || hosts_ended_)) FinishEnd();
+  if (state_ == SessionState::kEnding && ended_here_ && (is_guest_ || hosts_ended_)) FinishEnd();
 }
 
 void Session::FinishEnd() {
-  state_ = State::kGone;
+  state_ = SessionState::kGone;
   context_->events->Add(id_.ToHex(), "session_ended");
   LogInfo("daemon", "session ended").With("session", id_.ToHex());
   hosts_.TellGone();

@@ -82,6 +82,7 @@ void SessionManager::OnClosed(NativeConnection& connection, const absl::Status& 
 
 absl::Status SessionManager::OnHello(Pending* pending, const ControlMessage& message,
                                      std::vector<ScopedFd> fds) {
+  if (message.body["role"].AsString().value_or("") == "returned") return OnReturn(pending, message);
   MONARCH_RETURN_IF_ERROR(CheckHello(message.body, "client"));
   MONARCH_RETURN_IF_ERROR(CheckRoom());
   if (fds.size() != 3 && fds.size() != 5 && fds.size() != 6) {
@@ -107,6 +108,23 @@ absl::Status SessionManager::OnHello(Pending* pending, const ControlMessage& mes
   const SessionId id = session->id();
   sessions_.emplace(id, std::move(session));
   return absl::OkStatus();
+}
+
+absl::Status SessionManager::OnReturn(Pending* pending, const ControlMessage& message) {
+  MONARCH_RETURN_IF_ERROR(CheckHello(message.body, "returned"));
+  MONARCH_ASSIGN_OR_RETURN(const Id128 id, Id128FromValue(message.body["session"]));
+  Session* session = Find(SessionId(id));
+  if (session == nullptr) return absl::NotFoundError("hello: monarchd has restarted without that session");
+  const uint64_t key = pending->connection->proc;
+  MONARCH_RETURN_IF_ERROR(session->Resume(message, pending->peer.pid, pending->connection));
+  TakePending(key);
+  return absl::OkStatus();
+}
+
+void SessionManager::AddAdopted(AdoptedSession adopted) {
+  const SessionId id = adopted.state.session;
+  sessions_.emplace(id, std::make_unique<Session>(context_, std::move(adopted), open_control_,
+                                                  [this](Session* gone) { OnSessionGone(gone); }));
 }
 
 absl::Status SessionManager::CheckRoom() const {

@@ -30,6 +30,8 @@ class SessionManager : private NativeConnection::Handler {
   void AddPeer(ScopedFd socket, const PeerCredentials& peer, bool patient);
   // A connection of another daemon, whose user is this one's or root.
   void AddHost(PeerListener::Connection connection);
+  // One that another daemon had begun in this run directory.
+  void AddAdopted(AdoptedSession adopted);
   // Null: no such session (any more).
   Session* Find(const SessionId& id);
   const std::map<SessionId, std::unique_ptr<Session>>& sessions() const { return sessions_; }
@@ -49,6 +51,7 @@ class SessionManager : private NativeConnection::Handler {
   absl::Status OnPacket(NativeConnection& connection, Packet packet) override;
   void OnClosed(NativeConnection& connection, const absl::Status& why) override;
   absl::Status OnHello(Pending* pending, const ControlMessage& message, std::vector<ScopedFd> fds);
+  absl::Status OnReturn(Pending* pending, const ControlMessage& message);
   Pending TakePending(uint64_t key);
   absl::Status CheckRoom() const;
   absl::Status OnSessionOfHost(PeerListener::Connection& connection);

@@ -161,7 +161,7 @@ bool Session::IsLocal(const std::vector<ProcAddress>& procs) const {
 void Session::SpawnOn(const HostId& host, SpawnRequest request, SpreadSpawns::Reply reply) {
   if (host == context_->host) return SpawnHere(std::move(request), std::move(reply));
   HostControl* control = hosts_.ControlOf(host);
-  if (control == nullptr || state_ != State::kRunning) {
+  if (control == nullptr || state_ != SessionState::kRunning) {
     SpawnResult refused;
     refused.error.status =
         absl::UnavailableError(absl::StrCat("spawn: ", hosts_.Unreachable(ProcAddress{host, 0, 0}).reason));

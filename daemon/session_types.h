@@ -14,6 +14,11 @@
 
 namespace monarch {
 
+enum class SessionState { kRunning, kEnding, kSweeping, kGone };
+
+// How many of those that ended a session remembers.
+inline constexpr size_t kTombstonesMax = 4096;
+
 struct ActorRecord {
   ActorAddress address;
   std::string name;

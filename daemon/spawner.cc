@@ -149,8 +149,22 @@ void Spawner::Execute(Entry* spawn, const SpawnMachine::Actions& actions) {
   if (actions.finished) Finish(spawn);
 }
 
+void Spawner::AddFinished(SpawnRequest request, std::vector<ProcDescription> procs) {
+  const std::string id = request.request_id;
+  const size_t ranks = request.count();
+  for (ProcDescription& proc : procs) proc.phase = ProcPhase::kReady;
+  SpawnResult result{{}, procs};
+  spawns_.emplace(id, Entry{std::move(request),
+                            SpawnMachine(ranks, default_phase_timeout_, absl::ZeroDuration()),
+                            std::move(procs),
+                            {},
+                            std::move(result)});
+  finished_.push_back(id);
+}
+
 void Spawner::Finish(Entry* spawn) {
   spawn->result = ResultOf(*spawn);
+  if (spawn->result->error.status.ok()) host_->OnSpawned(spawn->request, spawn->procs);
   spawn->request.specs.clear();
   std::vector<Reply> replies = std::exchange(spawn->replies, {});
   for (Reply& reply : replies) reply(*spawn->result);

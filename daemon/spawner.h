@@ -28,6 +28,8 @@ class Spawner {
     virtual absl::StatusOr<ProcDescription> StartProc(const SpawnRequest& request, size_t index) = 0;
     // Ends it at once; its end is reported as any other.
     virtual void KillProc(uint64_t proc) = 0;
+    // All are ready; before the asker is told.
+    virtual void OnSpawned(const SpawnRequest& request, const std::vector<ProcDescription>& procs) = 0;
   };
 
   Spawner(Host* host, absl::Duration default_phase_timeout)
@@ -37,6 +39,8 @@ class Spawner {
   bool Knows(const std::string& request_id) const { return spawns_.contains(request_id); }
   // `reply` comes once; possibly in this call.
   void Spawn(SpawnRequest request, absl::Duration now, Reply reply);
+  // One that the last daemon had finished, for its repetition.
+  void AddFinished(SpawnRequest request, std::vector<ProcDescription> procs);
 
   // Of a process with a spawn_id; the events as SpawnMachine has them.
   void OnLaunched(const ProcRecord& record, absl::Duration now);

@@ -52,6 +52,9 @@ bool IsKnownType(uint16_t type) {
     case ControlType::kDoorbell:
     case ControlType::kLink:
     case ControlType::kStopping:
+    case ControlType::kKeep:
+    case ControlType::kForget:
+    case ControlType::kResume:
     case ControlType::kBoot:
     case ControlType::kLifeline:
     case ControlType::kRelayed:

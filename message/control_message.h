@@ -50,6 +50,9 @@ enum class ControlType : uint16_t {
   kDoorbell = 41,     // fd: doorbell of a process of the session
   kLink = 42,         // two processes have a ring
   kStopping = 43,     // its end is not told by the launcher
+  kKeep = 44,         // {key, value}, and fds: kept for the next daemon, in place of what had that key
+  kForget = 45,       // {key[, proc]}: what is kept by that key, and the news of that process
+  kResume = 46,       // {token}: first message of the next daemon; kKeep messages, news and kOk follow
   // launcher <-> worker
   kBoot = 48,      // launcher -> worker, first: who you are, your start token, the spawner's boot bytes
   kLifeline = 49,  // worker -> launcher; fd: doorbell

@@ -43,7 +43,8 @@ Launcher::Launcher(EventLoop* loop, LauncherOptions options)
     : loop_(loop),
       options_(options),
       end_(loop, this, &cgroup_, options.stop),
-      remains_(loop, this, &cgroup_, options.remains) {}
+      remains_(loop, this, &cgroup_, options.remains),
+      kept_(options.kept_max) {}
 
 Launcher::~Launcher() {
   if (signals_.valid()) loop_->Unwatch(signals_.get());
@@ -63,13 +64,17 @@ absl::Status Launcher::Init(PacketSocket daemon) {
                              obituaries_->LifelineFired(key);
                              loop_->Post([this, key] { OnLifeline(key); });
                            }));
+  TalkTo(std::move(daemon));
+  return absl::OkStatus();
+}
+
+void Launcher::TalkTo(PacketSocket daemon) {
   daemon_ = std::make_unique<ControlChannel>(
       loop_, std::move(daemon),
       [this](ControlMessage message, std::vector<ScopedFd> fds) {
         OnDaemonMessage(std::move(message), std::move(fds));
       },
       [this](const absl::Status& reason) { OnDaemonClosed(reason); });
-  return absl::OkStatus();
 }
 
 void Launcher::Answer(uint32_t request, const absl::Status& status) {
@@ -99,6 +104,10 @@ void Launcher::OnDaemonMessage(ControlMessage message, std::vector<ScopedFd> fds
       return Answer(message.request, TakeLink(message.body));
     case ControlType::kStopping:
       return Answer(message.request, SetStopping(message.body));
+    case ControlType::kKeep:
+      return Answer(message.request, kept_.Keep(message.body, std::move(fds)));
+    case ControlType::kForget:
+      return Answer(message.request, kept_.Forget(message.body));
     default:
       return Answer(message.request, absl::InvalidArgumentError(absl::StrCat(
                                          "unexpected message type ", static_cast<int>(message.type))));
@@ -106,8 +115,58 @@ void Launcher::OnDaemonMessage(ControlMessage message, std::vector<ScopedFd> fds
 }
 
 void Launcher::OnDaemonClosed(const absl::Status& reason) {
+  if (door_ != nullptr && !end_.begun()) {
+    LogInfo("launcher", "daemon gone, the session waits for the next")
+        .With("reason", reason.ToString())
+        .With("absence_ms", absl::ToInt64Milliseconds(absence_max_));
+    absence_timer_ = loop_->RunAfter(absence_max_, [this] {
+      absence_timer_ = 0;
+      LogInfo("launcher", "no daemon came, session ends");
+      end_.Begin(options_.kill_after);
+    });
+    return;
+  }
   LogInfo("launcher", "daemon gone, session ends").With("reason", reason.ToString());
   end_.Begin(options_.kill_after);
+}
+
+absl::Status Launcher::OpenDoor(const LauncherSetup& setup) {
+  if (setup.resume_path.empty()) return absl::OkStatus();
+  absence_max_ = absl::Milliseconds(setup.absence_ms);
+  MONARCH_ASSIGN_OR_RETURN(
+      door_, DaemonDoor::Open(loop_, setup.resume_path, setup.resume_token,
+                              [this](PacketSocket daemon) { OnNextDaemon(std::move(daemon)); }));
+  return absl::OkStatus();
+}
+
+void Launcher::OnNextDaemon(PacketSocket daemon) {
+  LogInfo("launcher", "the next daemon has come");
+  loop_->Cancel(absence_timer_);
+  absence_timer_ = 0;
+  TalkTo(std::move(daemon));
+  const auto send = [this](const ControlMessage& message, const std::vector<ScopedFd>& fds) {
+    std::vector<ScopedFd> copies;
+    for (const ScopedFd& fd : fds) {
+      absl::StatusOr<ScopedFd> copy = fd.Dup();
+      if (!copy.ok()) {
+        LogError("launcher", "cannot hand an entry on").With("error", copy.status().ToString());
+        return;
+      }
+      copies.push_back(*std::move(copy));
+    }
+    daemon_->Send(message, std::move(copies));
+  };
+  kept_.TellAll(send);
+  ScopedFd board(obituaries_->board());
+  std::vector<ScopedFd> boards;
+  boards.push_back(std::move(board));
+  send({ControlType::kOk, 0, Value(Value::Map{})}, boards);
+  boards[0].release();
+}
+
+void Launcher::Tell(const ProcAddress& proc, const ControlMessage& message) {
+  if (door_ != nullptr) kept_.AddNews(proc, message);
+  daemon_->Send(message);
 }
 
 void Launcher::Setup(const ControlMessage& message, std::vector<ScopedFd> fds) {
@@ -135,6 +194,7 @@ absl::Status Launcher::DoSetup(const Value& body, std::vector<ScopedFd> fds) {
       std::make_unique<SessionOutput>(setup.output_buffer_bytes_max, std::move(fds[1]), std::move(fds[2]),
                                       fds.size() == 4 ? std::move(fds[3]) : ScopedFd(),
                                       SessionOutput::Log{setup.log_path, setup.worker_log_bytes_max});
+  MONARCH_RETURN_IF_ERROR(OpenDoor(setup));
   const std::string mark = SessionMark(setup.session.ToHex());
   end_.set_mark(mark);
   remains_.set_session_mark(mark);
@@ -163,8 +223,8 @@ void Launcher::Launch(const ControlMessage& message, std::vector<ScopedFd> fds) 
   if (!proc.ok()) return Answer(message.request, status);
   // The step has a field of its own.
   const std::string text(absl::StripPrefix(status.message(), failure.step + ": "));
-  daemon_->Send({ControlType::kLaunchFailed, message.request,
-                 ToBody(LaunchFailure{*proc, failure.step, failure.error, text})});
+  Tell(*proc, {ControlType::kLaunchFailed, message.request,
+               ToBody(LaunchFailure{*proc, failure.step, failure.error, text})});
 }
 
 absl::Status Launcher::DoLaunch(const LaunchRequest& request, ScopedFd daemon_socket, StartFailure* failure) {
@@ -294,20 +354,20 @@ void Launcher::OnLifeline(uint64_t key) {
 }
 
 void Launcher::OnLaunched(Worker& worker) {
-  daemon_->Send({ControlType::kLaunched, 0,
-                 Value::Map{{"proc", ToValue(worker.proc())}, {"pid", int64_t{worker.pid()}}}});
+  Tell(worker.proc(), {ControlType::kLaunched, 0,
+                       Value::Map{{"proc", ToValue(worker.proc())}, {"pid", int64_t{worker.pid()}}}});
 }
 
 void Launcher::OnLaunchFailed(Worker&, const LaunchFailure& failure) {
-  daemon_->Send({ControlType::kLaunchFailed, 0, ToBody(failure)});
+  Tell(failure.proc, {ControlType::kLaunchFailed, 0, ToBody(failure)});
 }
 
 void Launcher::OnDying(Worker&, const WorkerDying& dying) {
-  daemon_->Send({ControlType::kDying, 0, ToBody(dying)});
+  Tell(dying.proc, {ControlType::kDying, 0, ToBody(dying)});
 }
 
 void Launcher::OnExited(Worker&, const WorkerExit& exit) {
-  daemon_->Send({ControlType::kExited, 0, ToBody(exit)});
+  Tell(exit.proc, {ControlType::kExited, 0, ToBody(exit)});
   // Posted: the end may drain and count this worker, which is in the middle of its own work.
   if (end_.begun()) loop_->Post([this] { end_.Advance(); });
 }
@@ -352,6 +412,7 @@ void Launcher::OnSessionGone() {
 void Launcher::SendGone() {
   if (gone_sent_) return;
   gone_sent_ = true;
+  door_.reset();
   const auto killed = static_cast<int64_t>(end_.killed() + remains_.killed());
   LogInfo("launcher", "session gone").With("killed", killed);
   if (end_requests_.empty()) end_requests_.push_back(0);

@@ -12,6 +12,8 @@
 #include "base/ids.h"
 #include "base/scoped_fd.h"
 #include "daemon/launcher/control_channel.h"
+#include "daemon/launcher/daemon_door.h"
+#include "daemon/launcher/keepsakes.h"
 #include "daemon/launcher/launcher_messages.h"
 #include "daemon/launcher/obituaries.h"
 #include "daemon/launcher/session_cgroup.h"
@@ -32,6 +34,7 @@ struct LauncherOptions {
   // For the last output to reach its reader before the session is called gone, and again before the launcher
   // leaves.
   absl::Duration flush_wait = absl::Milliseconds(200);
+  size_t kept_max = size_t{1} << 20;  // entries for the next daemon: processes, links, ends
   StopLadderOptions stop;
   WorkerRemainsOptions remains;
   uint64_t nofile_soft = 0;  // workers' soft limit of open files unless the request says; 0: as here
@@ -54,6 +57,11 @@ class Launcher : private Worker::Events, private SessionEnd::Host, private Worke
   // From the daemon.
   void OnDaemonMessage(ControlMessage message, std::vector<ScopedFd> fds);
   void OnDaemonClosed(const absl::Status& reason);
+  void TalkTo(PacketSocket daemon);
+  // With a door: the session goes on without a daemon for some time.
+  absl::Status OpenDoor(const LauncherSetup& setup);
+  void OnNextDaemon(PacketSocket daemon);
+  void Tell(const ProcAddress& proc, const ControlMessage& message);
   void Setup(const ControlMessage& message, std::vector<ScopedFd> fds);
   absl::Status DoSetup(const Value& body, std::vector<ScopedFd> fds);
   void Launch(const ControlMessage& message, std::vector<ScopedFd> fds);
@@ -108,6 +116,10 @@ class Launcher : private Worker::Events, private SessionEnd::Host, private Worke
   std::vector<uint32_t> end_requests_;
   bool gone_sent_ = false;
   bool reap_armed_ = false;
+  std::unique_ptr<DaemonDoor> door_;  // none: the session ends with its daemon
+  Keepsakes kept_;
+  absl::Duration absence_max_;
+  EventLoop::TimerId absence_timer_ = 0;
 };
 
 }  // namespace monarch

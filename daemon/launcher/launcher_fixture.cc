@@ -66,9 +66,13 @@ LauncherFixture::LauncherFixture(LauncherFixtureOptions options) {
   absl::StatusOr<StartedLauncher> started = host.Start(session_);
   REQUIRE(started.ok());
   launcher_ = *std::move(started);
-  const LauncherSetup setup{
-      session_, client_,           options.log_bytes_max != 0 ? log_path() : "", options.log_bytes_max,
-      4 << 20,  options.use_cgroup};
+  LauncherSetup setup;
+  setup.session = session_;
+  setup.client_pid = client_;
+  if (options.log_bytes_max != 0) setup.log_path = log_path();
+  setup.worker_log_bytes_max = options.log_bytes_max;
+  setup.output_buffer_bytes_max = 4 << 20;
+  setup.use_cgroup = options.use_cgroup;
   Send(ControlType::kSetup, 1, ToBody(setup), {client_pidfd_.get(), out.get(), err.get()});
   CHECK(Next(ControlType::kOk).request == 1);
 }

@@ -15,6 +15,7 @@ namespace {
 constexpr size_t kLimitsMax = 32;
 constexpr size_t kCpusMax = 8192;
 constexpr int64_t kUmaskMax = 0777;
+constexpr int64_t kAbsenceMsMax = 7LL * 24 * 3600 * 1000;
 
 absl::Status Bad(std::string_view key, std::string_view what) {
   return absl::InvalidArgumentError(
@@ -149,7 +150,10 @@ Value ToBody(const LauncherSetup& setup) {
                     {"log_path", ToUtf8(setup.log_path)},
                     {"worker_log_bytes_max", setup.worker_log_bytes_max},
                     {"output_buffer_bytes_max", setup.output_buffer_bytes_max},
-                    {"cgroup", setup.use_cgroup}};
+                    {"cgroup", setup.use_cgroup},
+                    {"resume_path", Value::Bytes{setup.resume_path}},
+                    {"resume_token", ToValue(setup.resume_token)},
+                    {"absence_ms", setup.absence_ms}};
 }
 
 absl::StatusOr<LauncherSetup> ParseLauncherSetup(const Value& body) {
@@ -164,6 +168,16 @@ absl::StatusOr<LauncherSetup> ParseLauncherSetup(const Value& body) {
     if (!use_cgroup.ok()) return Named("cgroup", use_cgroup.status());
     setup.use_cgroup = *use_cgroup;
   }
+  if (!body["resume_path"].is_nil()) {
+    MONARCH_ASSIGN_OR_RETURN(setup.resume_path, CText(body["resume_path"], "resume_path"));
+  }
+  if (setup.resume_path.empty()) return setup;
+  MONARCH_ASSIGN_OR_RETURN(const Id128 token, Id128FromValue(body["resume_token"]));
+  if (token.is_zero()) return Bad("resume_token", "zero");
+  setup.resume_token = StartToken(token);
+  MONARCH_ASSIGN_OR_RETURN(const int64_t absence_ms, Int(body, "absence_ms"));
+  if (absence_ms < 0 || absence_ms > kAbsenceMsMax) return Bad("absence_ms", "out of range");
+  setup.absence_ms = static_cast<uint64_t>(absence_ms);
   return setup;
 }
 

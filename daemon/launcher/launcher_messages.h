@@ -26,6 +26,10 @@ struct LauncherSetup {
   uint64_t worker_log_bytes_max = 0;
   uint64_t output_buffer_bytes_max = 0;
   bool use_cgroup = true;  // where one can be had
+  // Where the next daemon finds this launcher; empty: there is none, and the session ends with its daemon.
+  std::string resume_path;
+  StartToken resume_token;
+  uint64_t absence_ms = 0;  // without a daemon, until the session ends
 };
 
 // `argv`, `env` and `cwd` are any bytes but zero.

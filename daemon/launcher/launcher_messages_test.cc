@@ -56,12 +56,22 @@ TEST_CASE("LaunchSurvivesTheRoundTrip") {
 
 TEST_CASE("OtherMessagesSurviveTheRoundTrip") {
   const SessionId session = SessionId::Random();
-  const absl::StatusOr<LauncherSetup> setup =
-      ParseLauncherSetup(Travelled(ToBody(LauncherSetup{session, 5, "/l", 9, 10})));
+  LauncherSetup sent;
+  sent.session = session;
+  sent.client_pid = 5;
+  sent.worker_log_bytes_max = 9;
+  sent.output_buffer_bytes_max = 10;
+  sent.resume_path = "/run/s.sock";
+  sent.resume_token = StartToken::Random();
+  sent.absence_ms = 600'000;
+  const absl::StatusOr<LauncherSetup> setup = ParseLauncherSetup(Travelled(ToBody(sent)));
   REQUIRE(setup.ok());
   CHECK(setup->session == session);
   CHECK(setup->worker_log_bytes_max == 9);
   CHECK(setup->output_buffer_bytes_max == 10);
+  CHECK(setup->resume_path == sent.resume_path);
+  CHECK(setup->resume_token == sent.resume_token);
+  CHECK(setup->absence_ms == sent.absence_ms);
   const absl::StatusOr<LaunchFailure> failure =
       ParseLaunchFailure(Travelled(ToBody(LaunchFailure{Proc(), "exec", 2, "m\xff"})));
   REQUIRE(failure.ok());
@@ -123,7 +133,17 @@ TEST_CASE("RefusesWhatIsOutOfRange") {
 }
 
 TEST_CASE("RefusesASessionOfZero") {
-  CHECK_FALSE(ParseLauncherSetup(ToBody(LauncherSetup{SessionId(), 5, "/l", 9, 10})).ok());
+  LauncherSetup setup;
+  setup.output_buffer_bytes_max = 10;
+  CHECK_FALSE(ParseLauncherSetup(ToBody(setup)).ok());
+}
+
+TEST_CASE("RefusesADoorWithoutToken") {
+  LauncherSetup setup;
+  setup.output_buffer_bytes_max = 10;
+  setup.session = SessionId::Random();
+  setup.resume_path = "/run/s.sock";
+  CHECK_FALSE(ParseLauncherSetup(ToBody(setup)).ok());
 }
 
 }  // namespace

@@ -353,7 +353,10 @@ TEST_CASE("ALaunchLargerThanAPacketTravelsInAMemfd") {
 
 TEST_CASE("RefusesASecondSetupAndUnknownRequests") {
   LauncherFixture f;
-  f.Send(ControlType::kSetup, 5, ToBody(LauncherSetup{f.session(), 1, "", 0}));
+  LauncherSetup again;
+  again.session = f.session();
+  again.client_pid = 1;
+  f.Send(ControlType::kSetup, 5, ToBody(again));
   CHECK(f.Next(ControlType::kRefused).request == 5);
   f.Send(ControlType::kGoodbye, 6, Value::Map{});
   CHECK(f.Next(ControlType::kRefused).request == 6);

@@ -19,6 +19,7 @@ namespace {
 // Positions behind the command, counted from 0: state is stat's field 3.
 constexpr size_t kStateIndex = 0;
 constexpr size_t kParentIndex = 1;
+constexpr size_t kStartTimeIndex = 22 - 3;
 constexpr size_t kEnvEndIndex = 51 - 3;
 constexpr size_t kExitCodeIndex = 52 - 3;
 
@@ -40,6 +41,7 @@ absl::StatusOr<ProcessStat> ParseProcessStat(std::string_view line) {
   if (fields.size() <= kExitCodeIndex || fields[kStateIndex].size() != 1) return bad;
   stat.state = fields[kStateIndex][0];
   if (!absl::SimpleAtoi(fields[kParentIndex], &stat.parent)) return bad;
+  if (!absl::SimpleAtoi(fields[kStartTimeIndex], &stat.start_time)) return bad;
   if (!absl::SimpleAtoi(fields[kEnvEndIndex], &stat.env_end)) return bad;
   if (!absl::SimpleAtoi(fields[kExitCodeIndex], &stat.exit_code)) return bad;
   return stat;

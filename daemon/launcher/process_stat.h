@@ -16,6 +16,7 @@ struct ProcessStat {
   pid_t pid = 0;
   char state = '?';
   pid_t parent = 0;
+  uint64_t start_time = 0;  // field 22, ticks since boot: with the pid it names one process
   int exit_code =
       0;  // field 52: a wait status, set before the address space goes; 0 too when it may not be read
   // Field 51: where the environment ends; 0 while an exec replaces the address space, when there is none, and

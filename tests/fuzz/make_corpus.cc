@@ -167,7 +167,15 @@ void WriteLauncherMessages(Corpus* corpus) {
   const auto write = [corpus](const std::string& name, ControlType type, Value body) {
     corpus->Write("launcher_messages", name, *EncodeControl({type, 1, std::move(body)}));
   };
-  write("setup", ControlType::kSetup, ToBody(LauncherSetup{session, 5, "/log", 9, true}));
+  LauncherSetup setup;
+  setup.session = session;
+  setup.client_pid = 5;
+  setup.log_path = "/log";
+  setup.worker_log_bytes_max = 9;
+  setup.resume_path = "/door";
+  setup.resume_token = StartToken({3, 4});
+  setup.absence_ms = 600'000;
+  write("setup", ControlType::kSetup, ToBody(setup));
   write("launch", ControlType::kLaunch, ToBody(launch));
   write("failed", ControlType::kLaunchFailed, ToBody(LaunchFailure{kProc, "exec", 2, "no such file"}));
   write("dying", ControlType::kDying, ToBody(WorkerDying{kProc, {0, 9, false}}));

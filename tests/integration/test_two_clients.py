@@ -120,19 +120,3 @@ def test_the_shared_daemon_stops(live: Live) -> None:
         assert client.fails("victims.ping.call().get(timeout=10)").is_a("SupervisionError")
         assert client.finish() == 0
     live.assert_gone()
-
-
-def test_the_shared_daemon_is_killed_and_started_anew(live: Live) -> None:
-    daemon = live.daemon()
-    client = live.client(address=daemon.address)
-    client.start_victims(2)
-    daemon.process.kill()
-    daemon.process.wait()
-    live.census.wait_gone(but={client.pid})
-    error = client.fails("victims.ping.call().get(timeout=10)")
-    assert error.is_a("SupervisionError") and error.fields["kind"] == "unreachable", error
-    assert client.finish() == 0
-    again = live.daemon()
-    client = live.client(address=again.address)
-    client.start_victims(2)
-    assert client.finish() == 0

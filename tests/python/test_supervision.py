@@ -211,7 +211,8 @@ def test_supervise_is_never_called_for_a_clean_stop(
     owner = spawn_procs().spawn("owner", owner_class, "true", procs)
     child = owner.spawn.call_one().get(timeout=EVENT_S)
     child.slice(gpus=0).exit.broadcast(0)
-    with pytest.raises(SupervisionError, match="stopped"):
+    # Where the status is long in coming, the first error goes without it.
+    with pytest.raises(SupervisionError, match="stopped|its cause is not known yet"):
         child.slice(gpus=0).get.call_one().get(timeout=EVENT_S)
     child.slice(gpus=1).fail.broadcast("told after the stop")
     assert [ranks for _, ranks, *_ in wait_told(owner, 1)] == [[1]]

@@ -66,6 +66,10 @@ class Client:
     def begin(self, code: str) -> int:
         return self._send(code, True)
 
+    def wait_for_an_answer(self, at_most: float) -> None:
+        """Comes back at that time, too, whatever has happened by then."""
+        select.select([self._answers], [], [], at_most)
+
     def result(self, number: int, timeout: float = EVENT_S) -> Any:
         deadline = time.monotonic() + timeout
         while number not in self._done:
@@ -140,13 +144,13 @@ class Client:
 
 
 class Daemon:
-    """A shared one."""
+    """A shared one. All of a test have one run directory: the next takes over what the last has left."""
 
-    def __init__(self, live: Live, arguments: tuple[str, ...]) -> None:
+    def __init__(self, live: Live, arguments: tuple[str, ...], program: pathlib.Path) -> None:
         self.directory = live.folder / "shared"
         self.log = live.folder / "shared.log"
         self.process = subprocess.Popen(
-            [str(BIN / "monarchd"), "--run-dir", str(self.directory), "--log", str(self.log), *arguments],
+            [str(program), "--run-dir", str(self.directory), "--log", str(self.log), *arguments],
             env=live.environment(),
             stdin=subprocess.DEVNULL,
         )
@@ -218,8 +222,8 @@ class Live:
         self._open.callback(worker.close)
         return worker
 
-    def daemon(self, *arguments: str) -> Daemon:
-        daemon = Daemon(self, arguments)
+    def daemon(self, *arguments: str, program: pathlib.Path = BIN / "monarchd") -> Daemon:
+        daemon = Daemon(self, arguments, program)
         self._open.callback(daemon.close)
         self._wait_for_socket(daemon)
         return daemon

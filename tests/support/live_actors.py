@@ -36,6 +36,7 @@ __all__ = [
     "rounds",
     "shutdown_context",
     "spawn",
+    "spawn_call_stop",
     "spawn_with_one_that_waits",
     "start_victims",
     "this_host",
@@ -186,6 +187,13 @@ def start_victims(count: int) -> tuple[Any, Any]:
     victims = procs.spawn("victims", Victim)
     victims.ping.call().get(timeout=30)
     return procs, victims
+
+
+def spawn_call_stop(count: int) -> list[int]:
+    procs, victims = start_victims(count)
+    values = list(victims.ping.call().get(timeout=60).values())
+    procs.stop().get(timeout=60)
+    return values
 
 
 def spawn_with_one_that_waits(count: int, rank: int, path: str) -> Any:

@@ -80,7 +80,7 @@ struct ActorActivity {
 };
 
 // Requests of a process to its host's daemon about the hosts and worker processes of its session. Each blocks
-// until it is answered; a request whose connection broke before the answer is repeated once under the same
+// until it is answered; a request whose connection broke before the answer is repeated under the same
 // request id, so it takes effect once. A refused request's limit and failures: ControlFailureOf. Threading:
 // thread-safe.
 class ControlChannel {

@@ -16,6 +16,8 @@ namespace {
 constexpr absl::Duration kIdle = absl::Seconds(1);
 // accepted, launched, connected, ready: the daemon bounds each; this only bounds a daemon that hangs.
 constexpr int kSpawnPhases = 4;
+// A daemon may end again and again in the middle of a request; where none comes back, opening fails.
+constexpr int kAttemptsMax = 8;
 constexpr absl::Duration kMargin = absl::Seconds(10);
 
 uint32_t Milliseconds(absl::Duration duration) {
@@ -70,7 +72,7 @@ GrpcControlChannel::GrpcControlChannel(GrpcConnection::OpenFd open_fd, const Sta
 absl::Status GrpcControlChannel::Call(absl::Duration timeout, const Rpc& rpc) {
   const auto deadline = absl::ToChronoTime(WallTime() + timeout);
   absl::Status status;
-  for (int attempt = 0; attempt < 2; ++attempt) {
+  for (int attempt = 0; attempt < kAttemptsMax; ++attempt) {
     MONARCH_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection_.Acquire());
     {
       const auto stub = v1::ProcessService::NewStub(channel);

@@ -94,6 +94,13 @@ bool ActorTable::AnyFailed() const {
   return any_failed_;
 }
 
+std::vector<std::pair<uint64_t, Runtime::ActorInfo>> ActorTable::All() const {
+  MutexLock lock(mu_);
+  std::vector<std::pair<uint64_t, Runtime::ActorInfo>> all;
+  for (const auto& [id, actor] : actors_) all.emplace_back(id, actor.description);
+  return all;
+}
+
 std::vector<uint64_t> ActorTable::OwnedFrom(const ProcAddress& proc) const {
   MutexLock lock(mu_);
   std::vector<uint64_t> ids;

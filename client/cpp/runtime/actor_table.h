@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -52,6 +53,7 @@ class ActorTable {
   std::optional<Actor> End(uint64_t id, const FailureEvent& event);
   // How an actor ended; none if that is not known.
   std::optional<FailureEvent> EndOf(uint64_t id) const;
+  std::vector<std::pair<uint64_t, Runtime::ActorInfo>> All() const;
   std::vector<uint64_t> OwnedFrom(const ProcAddress& proc) const;
   // Whether any actor of this process ended in another way than by a stop.
   bool AnyFailed() const;

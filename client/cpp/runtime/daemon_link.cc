@@ -32,7 +32,7 @@ absl::Status DaemonLink::Send(const ControlMessage& message, absl::Span<const in
   {
     MutexLock lock(mu_);
     MONARCH_RETURN_IF_ERROR(failed_);
-    if (queue_.empty()) {
+    if (queue_.empty() && !away_) {
       MONARCH_ASSIGN_OR_RETURN(const bool sent, socket_.TrySend(bytes, fds));
       if (sent) return absl::OkStatus();
     }
@@ -49,7 +49,7 @@ absl::StatusOr<SendResult> DaemonLink::TrySendFrame(const FrameHeader& header,
   {
     MutexLock lock(mu_);
     MONARCH_RETURN_IF_ERROR(failed_);
-    if (queue_.empty()) {
+    if (queue_.empty() && !away_) {
       MONARCH_ASSIGN_OR_RETURN(
           const bool sent,
           socket_.TrySend({reinterpret_cast<const char*>(head), sizeof(head)},
@@ -93,6 +93,25 @@ bool DaemonLink::Answered(ControlMessage message) {
   return true;
 }
 
+void DaemonLink::Detach() {
+  MutexLock lock(mu_);
+  away_ = true;
+  socket_ = PacketSocket();
+  for (auto& [number, request] : requests_) {
+    if (request.done) continue;
+    request.done = true;
+    request.answer = {ControlType::kRefused, number,
+                      Value::Map{{"code", static_cast<int>(absl::StatusCode::kUnavailable)},
+                                 {"message", "monarchd ended before it answered"}}};
+  }
+}
+
+void DaemonLink::Attach(PacketSocket socket) {
+  MutexLock lock(mu_);
+  socket_ = std::move(socket);
+  away_ = false;
+}
+
 void DaemonLink::Fail(absl::Status reason) {
   MutexLock lock(mu_);
   if (failed_.ok()) failed_ = std::move(reason);
@@ -107,6 +126,7 @@ void DaemonLink::Close() {
 
 bool DaemonLink::Flush() {
   MutexLock lock(mu_);
+  if (away_) return true;
   while (!queue_.empty()) {
     Queued& next = queue_.front();
     std::vector<int> fds;

@@ -43,6 +43,10 @@ class DaemonLink {
   absl::StatusOr<ControlMessage> TakeAnswer(uint32_t request);
   // False: nobody waits for it.
   bool Answered(ControlMessage message);
+  // The daemon is away: what is sent waits for the next, and who waits for an answer has Unavailable. Both on
+  // the service thread.
+  void Detach();
+  void Attach(PacketSocket socket);
   // No answers come any more.
   void Fail(absl::Status reason);
 
@@ -72,6 +76,7 @@ class DaemonLink {
   std::deque<Queued> queue_ ABSL_GUARDED_BY(mu_);
   size_t queue_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Status failed_ ABSL_GUARDED_BY(mu_);
+  bool away_ ABSL_GUARDED_BY(mu_) = false;
   uint32_t last_request_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_map<uint32_t, Request> requests_ ABSL_GUARDED_BY(mu_);
 };

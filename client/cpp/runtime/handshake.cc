@@ -66,6 +66,9 @@ absl::Status ReadWelcome(const Value& body, Connection* connection) {
   MONARCH_ASSIGN_OR_RETURN(connection->self, ProcAddressFromValue(body["self"]));
   MONARCH_ASSIGN_OR_RETURN(const Id128 control_token, Id128FromValue(body["control_token"]));
   MONARCH_ASSIGN_OR_RETURN(connection->host_name, Text(body, "host_name"));
+  if (body["survives"].AsBool().value_or(false)) {
+    MONARCH_ASSIGN_OR_RETURN(connection->return_dir, Text(body, "run_dir"));
+  }
   connection->session = SessionId(session);
   connection->control_token = StartToken(control_token);
   return absl::OkStatus();

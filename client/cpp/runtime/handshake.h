@@ -38,7 +38,8 @@ struct Connection {
   ProcAddress self;
   StartToken control_token;
   std::string host_name;
-  std::string boot;  // workers
+  std::string return_dir;  // where the next daemon is found; empty: the session ends with this one
+  std::string boot;        // workers
   bool is_client = true;
 };
 

@@ -21,6 +21,8 @@ namespace monarch {
 namespace {
 
 constexpr absl::Duration kControlTimeout = absl::Seconds(5);
+// A request waits so long for a daemon that restarts.
+constexpr absl::Duration kReturnTimeout = absl::Seconds(60);
 constexpr int kPrivateDaemonEndMs = 2'000;
 constexpr size_t kDeadProcsMax = 65536;
 constexpr size_t kPairsMax = 1 << 20;
@@ -75,6 +77,12 @@ RuntimeImpl::RuntimeImpl(Connection connection, std::unique_ptr<ServiceThread> s
       })),
       daemon_(std::move(connection.daemon), static_cast<size_t>(limits.control_queue_bytes_max),
               [this] { WantWrite(); }),
+      return_(
+          loop_.get(),
+          {connection.return_dir, session_, self_, control_token_,
+           absl::Milliseconds(limits.daemon_absence_ms)},
+          [this](PacketSocket socket) { OnDaemonReturned(std::move(socket)); },
+          [this](const std::string& reason) { EndDaemon(reason); }),
       peers_({&daemon_, doorbell_.get(), words_.get(), &frames_sent_, &blocked_peers_, &actors_, session_,
               self_}),
       actors_(words_,
@@ -171,7 +179,7 @@ absl::Status RuntimeImpl::SendReady() {
   return daemon_.Send({ControlType::kReady, 0, Value::Map{}});
 }
 
-absl::Status RuntimeImpl::Ask(ControlType type, absl::Span<const int> fds, absl::Duration timeout) {
+absl::Status RuntimeImpl::AskOnce(ControlType type, absl::Span<const int> fds, absl::Duration timeout) {
   const uint32_t request = daemon_.NextRequest();
   const uint32_t word = words_->ThreadWord();
   absl::Status status = daemon_.Send({type, request, Value::Map{}}, fds);
@@ -194,6 +202,16 @@ absl::Status RuntimeImpl::Ask(ControlType type, absl::Span<const int> fds, absl:
   return Wants(*answer);
 }
 
+absl::Status RuntimeImpl::Ask(ControlType type, absl::Span<const int> fds, absl::Duration timeout) {
+  const SystemClock clock;
+  const absl::Duration deadline = clock.Now() + timeout;
+  absl::Status status;
+  do {
+    status = AskOnce(type, fds, deadline - clock.Now());
+  } while (absl::IsUnavailable(status) && return_.possible() && !daemon_ended_ && clock.Now() < deadline);
+  return status;
+}
+
 absl::StatusOr<ScopedFd> RuntimeImpl::OpenControl() {
   MONARCH_RETURN_IF_ERROR(fork_.Check());
   int fds[2];
@@ -201,7 +219,8 @@ absl::StatusOr<ScopedFd> RuntimeImpl::OpenControl() {
   ScopedFd ours(fds[0]);
   const ScopedFd theirs(fds[1]);
   const int passed = theirs.get();
-  MONARCH_RETURN_IF_ERROR(Ask(ControlType::kOpenControl, {&passed, 1}, kControlTimeout));
+  const absl::Duration timeout = return_.possible() ? kReturnTimeout : kControlTimeout;
+  MONARCH_RETURN_IF_ERROR(Ask(ControlType::kOpenControl, {&passed, 1}, timeout));
   return ours;
 }
 

@@ -13,6 +13,7 @@
 #include "client/cpp/runtime/actor_table.h"
 #include "client/cpp/runtime/call_table.h"
 #include "client/cpp/runtime/daemon_link.h"
+#include "client/cpp/runtime/daemon_return.h"
 #include "client/cpp/runtime/dead_procs.h"
 #include "client/cpp/runtime/deadlock_watch.h"
 #include "client/cpp/runtime/fork_guard.h"
@@ -85,7 +86,8 @@ class RuntimeImpl : public Runtime {
   FrameHeader HeaderTo(FrameKind kind, uint64_t sender, const ActorAddress& receiver) const;
   FrameHeader AnswerTo(const FrameHeader& request, FrameKind kind) const;
   FailureEvent DaemonEnded(const ActorAddress& actor) const;
-  // A request to the daemon that is answered with ok.
+  // A request to the daemon that is answered with ok; Ask: of this one or the next.
+  absl::Status AskOnce(ControlType type, absl::Span<const int> fds, absl::Duration timeout);
   absl::Status Ask(ControlType type, absl::Span<const int> fds, absl::Duration timeout);
 
   // sending.cc
@@ -128,20 +130,17 @@ class RuntimeImpl : public Runtime {
 
   // service thread (service_messages.cc)
   void StartService();
-  void OnNative();
-  void OnNativeWritable();
-  void OnBell();
-  void OnLauncher();
+  void OnNative(), OnNativeWritable(), OnBell(), OnLauncher();
   void OnPacket(Packet packet);
   void OnControl(ControlMessage message, std::vector<ScopedFd> fds);
   void OnIntroduce(const ControlMessage& message, std::vector<ScopedFd> fds);
   absl::Status Introduce(const std::shared_ptr<Peer>& peer, const Value& body, std::vector<ScopedFd> fds);
   void OnRelayedFrame(const Packet& packet);
   void OnUndelivered(const Value& body);
-  void OnDaemonEnded(const std::string& reason);
+  void WatchDaemon(), LoseRelayed(), OnDaemonReturned(PacketSocket socket);
+  void OnDaemonEnded(const std::string&reason), EndDaemon(const std::string&reason);
   void WantWrite();
-  void ReleaseSoon(bool at_once);
-  void SendReleases();
+  void ReleaseSoon(bool at_once), SendReleases();
   void EndLateCalls();
   void StopProcess(const std::string& reason, absl::Duration grace);
   void AddTask(RuntimeTask task);
@@ -172,12 +171,13 @@ class RuntimeImpl : public Runtime {
   ClientProcess private_daemon_;  // reaped at the end
   std::atomic<uint64_t> frames_sent_{0}, frames_received_{0}, ring_links_{0}, relay_links_{0};
   std::atomic<uint64_t> blocked_peers_{0}, next_actor_;
-  std::atomic<bool> write_wanted_{false}, daemon_ended_{false}, goodbye_said_{false};
+  std::atomic<bool> write_wanted_{false}, daemon_ended_{false}, goodbye_said_{false}, daemon_away_{false};
   std::unique_ptr<ServiceThread> service_;  // constant until the end
   const std::shared_ptr<EventLoop> loop_;
   const std::shared_ptr<WaitWords> words_;
   const std::shared_ptr<ReleaseQueue> releases_;
   DaemonLink daemon_;
+  DaemonReturn return_;  // service thread
   PeerTable peers_;
   ActorTable actors_;
   CallTable calls_;

@@ -63,15 +63,20 @@ absl::StatusOr<std::string> RelayedPayload(const FrameHeader& header, const Pack
 
 void RuntimeImpl::StartService() {
   // On the thread that made the loop; from Run on it is the service thread's.
-  static_cast<void>(loop_->WatchFd(daemon_.fd(), EPOLLIN, [this](uint32_t events) {
-    if ((events & EPOLLOUT) != 0) OnNativeWritable();
-    if ((events & ~uint32_t{EPOLLOUT}) != 0) OnNative();
-  }));
+  WatchDaemon();
   static_cast<void>(loop_->WatchFd(doorbell_->bell(), EPOLLIN, [this](uint32_t) { OnBell(); }));
   if (launcher_.fd() >= 0) {
     static_cast<void>(loop_->WatchFd(launcher_.fd(), EPOLLIN, [this](uint32_t) { OnLauncher(); }));
   }
   service_->Run();
+}
+
+void RuntimeImpl::WatchDaemon() {
+  static_cast<void>(loop_->WatchFd(daemon_.fd(), EPOLLIN, [this](uint32_t events) {
+    if ((events & EPOLLOUT) != 0) OnNativeWritable();
+    // The daemon may be away now.
+    if ((events & ~uint32_t{EPOLLOUT}) != 0) OnNative();
+  }));
 }
 
 void RuntimeImpl::OnBell() {
@@ -84,7 +89,8 @@ void RuntimeImpl::OnBell() {
 void RuntimeImpl::WantWrite() {
   if (write_wanted_.exchange(true)) return;
   loop_->Post([this] {
-    if (!daemon_ended_) static_cast<void>(loop_->UpdateWatch(daemon_.fd(), EPOLLIN | EPOLLOUT));
+    if (!daemon_ended_ && !daemon_away_)
+      static_cast<void>(loop_->UpdateWatch(daemon_.fd(), EPOLLIN | EPOLLOUT));
   });
 }
 
@@ -101,7 +107,7 @@ void RuntimeImpl::OnNativeWritable() {
 }
 
 void RuntimeImpl::OnNative() {
-  for (size_t i = 0; i < kPacketsPerTurn && !daemon_ended_; ++i) {
+  for (size_t i = 0; i < kPacketsPerTurn && !daemon_ended_ && !daemon_away_; ++i) {
     Packet packet;
     const auto received = daemon_.Receive(&packet);
     if (!received.ok()) {
@@ -342,32 +348,6 @@ void RuntimeImpl::EndLateCalls() {
   if (next_ns == CallTable::kNoDeadline) return;
   late_calls_at_ns_ = next_ns;
   late_calls_timer_ = loop_->RunAfter(absl::Nanoseconds(next_ns) - loop_->Now(), [this] { EndLateCalls(); });
-}
-
-void RuntimeImpl::OnDaemonEnded(const std::string& reason) {
-  if (daemon_ended_.exchange(true)) return;
-  loop_->Unwatch(daemon_.fd());
-  daemon_.Fail(absl::UnavailableError(absl::StrCat("monarchd ended: ", reason)));
-  {
-    MutexLock lock(mu_);
-    for (const uint32_t word : answer_words_) words_->Wake(word);
-  }
-  if (!is_client_) {
-    StopProcess("monarchd ended", kOrphanGrace);
-    return;
-  }
-  WaitWords::Batch batch(words_.get(), kServiceWord);
-  for (const std::shared_ptr<Peer>& peer : peers_.All()) DropPeer(peer, DaemonEnded({peer->address, 0}));
-  FailCallsTo(nullptr, DaemonEnded({}));
-  std::vector<OwnedMeshes::Report> reports;
-  {
-    MutexLock lock(mu_);
-    for (const ProcAddress& proc : owned_.AllProcs()) {
-      auto more = owned_.Died(proc, DaemonEnded({proc, 0}));
-      reports.insert(reports.end(), more.begin(), more.end());
-    }
-  }
-  ReportToOwners(reports);
 }
 
 void RuntimeImpl::ReleaseSoon(bool at_once) {

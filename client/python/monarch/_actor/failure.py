@@ -125,6 +125,8 @@ def _ending(event: FailureEvent) -> str:
             f"{process}: Killed(sig={event.code}): killed by signal {event.code} "
             f"({_signal_name(event.code)}), {_where(event)}"
         )
+    if event.kind == "exited" and event.code == 0:  # More follows: a status of 0, or a signal.
+        return f"{process}: it has ended, {_where(event)}"
     if event.kind == "exited":
         return f"{process}: exited with non-zero code {event.code}, {_where(event)}"
     if event.kind == "out_of_memory":

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/failure_event.h"
+#include "base/ids.h"
+#include "base/ndslice.h"
+#include "base/scoped_fd.h"
+#include "daemon/proc_table.h"
+#include "daemon/session_types.h"
+#include "message/control_message.h"
+
+namespace monarch {
+
+// Two processes that were introduced. The introductions are under way until both have certainly been given to
+// the kernel; so long the ring is kept, to be sent again.
+struct KeptLink {
+  uint64_t a = 0;
+  uint64_t b = 0;
+  bool ring = false;
+  uint32_t bit_in_a = 0;
+  uint32_t bit_in_b = 0;
+  bool under_way = false;
+  ScopedFd ring_fd;
+};
+
+// A spawn that succeeded: the answer to its repetition. Its processes have `count` numbers from `first` on.
+struct KeptSpawn {
+  std::string request_id;
+  std::string mesh;
+  Shape shape;
+  uint64_t first = 0;
+  size_t count = 0;
+};
+
+// What a session's launcher keeps for the next daemon, in the form in which it does: entries, each a map with
+// its key and up to six fds.
+struct BookEntry {
+  std::string key;
+  Value::Map body;
+  std::vector<int> fds;  // the maker's
+};
+
+BookEntry EntryOf(const SessionClient& client, const ProcAddress& address);
+BookEntry EntryOf(const ProcRecord& record);
+BookEntry EntryOf(const KeptLink& link);
+BookEntry EntryOf(const KeptSpawn& spawn);
+// The last of them are kept, and so the key is a place: that of the `number`th.
+BookEntry EndEntry(uint64_t number, const ProcAddress& proc, const FailureEvent& event);
+std::string ProcKey(uint64_t proc);
+std::string LinkKey(uint64_t a, uint64_t b);
+std::string SpawnKey(const std::string& request_id);
+
+// The entries of one session, read again. Plain data, apart from Add.
+struct SessionBook {
+  ProcAddress client_address;
+  SessionClient client;           // without connection and shared pages
+  std::vector<ProcRecord> procs;  // without connections and control passes; the client among them
+  std::map<uint64_t, StartToken> control_tokens;  // by proc
+  std::vector<std::pair<ProcAddress, FailureEvent>> ends;
+  std::vector<KeptLink> links;
+  std::map<std::string, KeptSpawn> spawns;
+
+  // An entry of any build: one that is not understood is refused, and the others hold. InvalidArgument.
+  absl::Status Add(const Value& body, std::vector<ScopedFd> fds);
+};
+
+// What becomes of a worker in the book. Pure.
+enum class AdoptionFate {
+  kKeep,
+  kKill,    // of a spawn that was cut off: its asker repeats it
+  kForget,  // never launched
+};
+AdoptionFate FateOf(const SessionBook& book, const ProcRecord& worker, bool has_news);
+
+}  // namespace monarch

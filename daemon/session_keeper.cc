@@ -1,0 +1,78 @@
+#include "daemon/session_keeper.h"
+
+#include <utility>
+
+namespace monarch {
+
+void SessionKeeper::Keep(const BookEntry& entry) {
+  if (launcher_ != nullptr) launcher_->Keep(entry.key, entry.body, entry.fds);
+}
+
+void SessionKeeper::KeepClient(const SessionClient& client, const ProcAddress& address) {
+  Keep(EntryOf(client, address));
+}
+
+void SessionKeeper::KeepProc(const ProcRecord& record) { Keep(EntryOf(record)); }
+
+void SessionKeeper::KeepSpawn(const KeptSpawn& spawn) { Keep(EntryOf(spawn)); }
+
+void SessionKeeper::ForgetSpawn(const std::string& request_id) {
+  if (launcher_ != nullptr) launcher_->Forget(SpawnKey(request_id));
+}
+
+void SessionKeeper::Bury(const ProcAddress& proc, const FailureEvent& event) {
+  if (launcher_ == nullptr) return;
+  // In this order: a daemon that dies in between leaves one news too many.
+  Keep(EndEntry(next_end_++ % kEndsMax, proc, event));
+  launcher_->Forget(ProcKey(proc.proc), &proc);
+  for (const uint64_t other : std::exchange(links_[proc.proc], {})) {
+    links_[other].erase(proc.proc);
+    for (const auto& [a, b] : {std::pair(proc.proc, other), std::pair(other, proc.proc)}) {
+      launcher_->Forget(LinkKey(a, b));
+      under_way_.erase({a, b});
+    }
+  }
+  links_.erase(proc.proc);
+}
+
+void SessionKeeper::KeepLink(uint64_t a, uint64_t b, const Introducer::Introduction& how, int ring_fd) {
+  if (launcher_ == nullptr) return;
+  KeptLink link{a, b, how.ring, how.bit_in_a, how.bit_in_b, true, {}};
+  if (how.ring) {
+    ScopedFd borrowed(ring_fd);
+    absl::StatusOr<ScopedFd> copy = borrowed.Dup();
+    borrowed.release();
+    if (!copy.ok()) return;
+    link.ring_fd = *std::move(copy);
+  }
+  links_[a].insert(b);
+  links_[b].insert(a);
+  Keep(EntryOf(link));
+  under_way_.insert_or_assign({a, b}, std::move(link));
+}
+
+void SessionKeeper::LinkArrived(uint64_t a, uint64_t b) {
+  auto node = under_way_.extract({a, b});
+  if (node.empty()) return;
+  node.mapped().under_way = false;
+  Keep(EntryOf(node.mapped()));
+}
+
+std::vector<const KeptLink*> SessionKeeper::UnderWay(uint64_t proc) const {
+  std::vector<const KeptLink*> links;
+  for (const auto& [pair, link] : under_way_) {
+    if (link.a == proc || link.b == proc) links.push_back(&link);
+  }
+  return links;
+}
+
+void SessionKeeper::Adopt(SessionBook* book) {
+  next_end_ = book->ends.size();
+  for (KeptLink& link : book->links) {
+    links_[link.a].insert(link.b);
+    links_[link.b].insert(link.a);
+    if (link.under_way) under_way_.insert_or_assign({link.a, link.b}, std::move(link));
+  }
+}
+
+}  // namespace monarch

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "daemon/introducer.h"
+#include "daemon/launcher_link.h"
+#include "daemon/session_book.h"
+
+namespace monarch {
+
+// Has the session's launcher keep what the next daemon needs, as it comes to be and goes; does nothing where
+// there is none to come. Threading: confined to the control loop.
+class SessionKeeper {
+ public:
+  // `launcher` outlives its use here: until the next Use. Null: nothing is kept.
+  void Use(LauncherLink* launcher) { launcher_ = launcher; }
+
+  void KeepClient(const SessionClient& client, const ProcAddress& address);
+  // Also what has changed of it.
+  void KeepProc(const ProcRecord& record);
+  void KeepSpawn(const KeptSpawn& spawn);
+  void ForgetSpawn(const std::string& request_id);
+  // Its end is told to whoever returns; its news need not come again.
+  void Bury(const ProcAddress& proc, const FailureEvent& event);
+
+  // A pair's introduction: under way until both have it. The ring is the caller's.
+  void KeepLink(uint64_t a, uint64_t b, const Introducer::Introduction& how, int ring_fd);
+  void LinkArrived(uint64_t a, uint64_t b);
+  // Those that are to be sent again to `proc`, which may have had them.
+  std::vector<const KeptLink*> UnderWay(uint64_t proc) const;
+
+  // What the last daemon had kept.
+  void Adopt(SessionBook* book);
+
+ private:
+  static constexpr uint64_t kEndsMax = 4096;
+  void Keep(const BookEntry& entry);
+
+  LauncherLink* launcher_ = nullptr;
+  uint64_t next_end_ = 0;
+  std::map<uint64_t, std::set<uint64_t>> links_;
+  std::map<std::pair<uint64_t, uint64_t>, KeptLink> under_way_;
+};
+
+}  // namespace monarch
