@@ -1,20 +1,26 @@
 #include "daemon/control_peers.h"
 
+#include <sys/socket.h>
+
 #include <utility>
 
 namespace monarch {
 
 ControlPass::ControlPass(ControlPass&& other) noexcept
-    : peers_(std::exchange(other.peers_, nullptr)), token_(other.token_) {}
+    : peers_(std::exchange(other.peers_, nullptr)),
+      token_(other.token_),
+      connection_(std::move(other.connection_)) {}
 
 ControlPass& ControlPass::operator=(ControlPass&& other) noexcept {
   std::swap(peers_, other.peers_);
   std::swap(token_, other.token_);
+  std::swap(connection_, other.connection_);
   return *this;
 }
 
 ControlPass::~ControlPass() {
   if (peers_ != nullptr) peers_->Forget(token_);
+  if (connection_.valid()) shutdown(connection_.get(), SHUT_RDWR);
 }
 
 std::optional<ControlPass> ControlPeers::Admit(const StartToken& token, const ControlPeer& peer) {

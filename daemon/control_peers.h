@@ -1,10 +1,12 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "base/ids.h"
 #include "base/mutex.h"
+#include "base/scoped_fd.h"
 
 namespace monarch {
 
@@ -26,6 +28,9 @@ class ControlPass {
   ~ControlPass();
 
   const StartToken& token() const { return token_; }
+  // A duplicate of the connection on which it is used alone: shut down with the pass, for the other end may
+  // be a host without power, which never closes.
+  void Hold(ScopedFd connection) { connection_ = std::move(connection); }
 
  private:
   friend class ControlPeers;
@@ -33,6 +38,7 @@ class ControlPass {
 
   ControlPeers* peers_ = nullptr;
   StartToken token_;
+  ScopedFd connection_;
 };
 
 // Who may ask for more than a listing, by a token that nobody else knows and that is never given out twice.

@@ -1,5 +1,7 @@
 #include "daemon/control_peers.h"
 
+#include <sys/socket.h>
+
 #include <catch2/catch.hpp>
 
 namespace monarch {
@@ -45,6 +47,25 @@ TEST_CASE("ATokenOfAnotherDaemonIsTakenOnce") {
     CHECK(peers.Find(token)->session == peer.session);
   }
   CHECK(peers.Admit(token, peer).has_value());
+}
+
+TEST_CASE("AConnectionEndsWithThePassThatHoldsIt") {
+  ControlPeers peers;
+  int fds[2];
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
+  const ScopedFd server(fds[0]);  // still open in somebody's hands
+  const ScopedFd client(fds[1]);
+  char byte = 0;
+  {
+    ControlPass outer;
+    {
+      ControlPass inner = peers.Issue({SessionId::Random(), {HostId::Random(), 1, 1}});
+      inner.Hold(*server.Dup());
+      outer = std::move(inner);
+    }
+    CHECK(recv(client.get(), &byte, 1, MSG_DONTWAIT) < 0);
+  }
+  CHECK(recv(client.get(), &byte, 1, MSG_DONTWAIT) == 0);
 }
 
 }  // namespace monarch

@@ -83,7 +83,7 @@ absl::Status Daemon::Init() {
   MONARCH_ASSIGN_OR_RETURN(loop_, MakeEpollEventLoop());
   launchers_ = std::make_unique<ExecLauncherHost>(
       options_.launcher_path.empty() ? DefaultLauncherPath() : options_.launcher_path, STDERR_FILENO);
-  sweeper_ = std::make_unique<Sweeper>(loop_.get());
+  sweeper_ = std::make_unique<ProcessSweeper>(loop_.get());
   context_.loop = loop_.get();
   context_.launchers = launchers_.get();
   if (options_.run_dir.empty()) {

@@ -1,14 +1,18 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/event_loop.h"
 #include "base/ids.h"
 #include "base/limits.h"
+#include "base/pidfd.h"
 #include "base/scoped_fd.h"
 #include "daemon/control_peers.h"
 #include "daemon/event_log.h"
@@ -38,6 +42,9 @@ struct DaemonContext {
   // A channel for requests to another daemon, over a connected socket, in the name of the token's owner
   // there.
   std::function<std::unique_ptr<HostControl>(ScopedFd, const StartToken& token)> make_host_control;
+  // The kernel's part, which a simulation plays itself.
+  std::function<absl::StatusOr<ScopedFd>(pid_t)> open_pidfd = OpenPidfd;
+  std::function<Id128()> random_id = Id128::Random;
   // Ends this daemon, where others may ask for that; null elsewhere.
   std::function<void(const std::string& reason)> leave;
 

@@ -29,7 +29,7 @@ std::string BoundedText(const Value& value) {
 }
 
 SessionIdentity NewIdentity(DaemonContext* context) {
-  const SessionId id = SessionId::Random();
+  const SessionId id(context->random_id());
   return {.id = id, .mark = id, .client = ProcAddress{context->host, context->next_proc++, 1}, .ticket = {}};
 }
 

@@ -128,7 +128,7 @@ absl::StatusOr<ProcDescription> Session::StartProc(const SpawnRequest& request, 
   record.description.mesh = request.mesh;
   record.description.rank_label = request.shape.PointLabel(record.description.rank);
   record.owner = request.owner;
-  record.token = StartToken::Random();
+  record.token = StartToken(context_->random_id());
   record.spawn_id = request.request_id;
   record.spawn_index = index;
   // The mark is the daemon's to set: leftovers are found by it.

@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
-#include "base/pidfd.h"
 #include "base/status_macros.h"
 #include "base/version.h"
 #include "daemon/protocol.h"
@@ -36,7 +35,7 @@ void SessionManager::AddPeer(ScopedFd socket, const PeerCredentials& peer, bool 
   Pending pending;
   pending.peer = peer;
   // Opened now, while the peer certainly is who it was: its number may be another's by the time of its hello.
-  absl::StatusOr<ScopedFd> pidfd = OpenPidfd(peer.pid);
+  absl::StatusOr<ScopedFd> pidfd = context_->open_pidfd(peer.pid);
   if (pidfd.ok()) pending.pidfd = *std::move(pidfd);
   const uint64_t key = next_pending_++;
   pending.connection = NativeConnection::Start(context_->loop, PacketSocket(std::move(socket)), this,
@@ -186,7 +185,7 @@ absl::Status SessionManager::OnSessionOfHost(PeerListener::Connection& connectio
     return absl::AlreadyExistsError(
         "the session has this host already, or what was of it here is still ending");
   }
-  const StartToken ticket = StartToken::Random();
+  const StartToken ticket(context_->random_id());
   home.ticket = ticket;
   MONARCH_RETURN_IF_ERROR(AnswerHost(connection, {{"ticket", ToValue(ticket)}}));
   const SessionId id = home.session;

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/errno_status.h"
 #include "base/log.h"
-#include "base/pidfd.h"
 #include "base/status_macros.h"
 #include "daemon/session.h"
 
@@ -55,7 +54,8 @@ Session::Session(DaemonContext* context, Home home, std::unique_ptr<PacketStream
   client_.pid = static_cast<pid_t>(home.client_pid);
   client_.name = home.client_name;
   // Its launcher ends with this daemon at the latest; output goes where this daemon's goes.
-  if (absl::StatusOr<ScopedFd> self = OpenPidfd(getpid()); self.ok()) client_.pidfd = *std::move(self);
+  if (absl::StatusOr<ScopedFd> self = context_->open_pidfd(getpid()); self.ok())
+    client_.pidfd = *std::move(self);
   client_.out = DupOf(STDOUT_FILENO);
   client_.err = DupOf(STDERR_FILENO);
   LogInfo("daemon", "session of another host started")
@@ -69,7 +69,10 @@ Session::Session(DaemonContext* context, Home home, std::unique_ptr<PacketStream
 absl::StatusOr<ControlPass> Session::OpenControlFor(ScopedFd socket, const StartToken& ticket) {
   std::optional<ControlPass> pass = context_->control_peers->Admit(ticket, {id_, client_address_});
   if (!pass) return absl::AlreadyExistsError("open control: the ticket is in use");
+  absl::StatusOr<ScopedFd> held = socket.Dup();
+  MONARCH_RETURN_IF_ERROR(held.status());
   MONARCH_RETURN_IF_ERROR(open_control_(std::move(socket), ticket.ToHex()));
+  pass->Hold(*std::move(held));
   return *std::move(pass);
 }
 

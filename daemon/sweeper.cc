@@ -20,13 +20,14 @@ constexpr int kRoundsMax = 400;
 constexpr absl::Duration kRoundPause = absl::Milliseconds(5);
 }  // namespace
 
-void Sweeper::Sweep(const SessionId& session, absl::AnyInvocable<void(int)> done) {
+void ProcessSweeper::Sweep(const SessionId& session, absl::AnyInvocable<void(int)> done) {
   loop_->Post([this, alive = std::weak_ptr<bool>(alive_), session, done = std::move(done)]() mutable {
     if (alive.lock()) Round(session, kRoundsMax, 0, std::move(done));
   });
 }
 
-void Sweeper::Round(SessionId session, int rounds_left, int killed, absl::AnyInvocable<void(int)> done) {
+void ProcessSweeper::Round(SessionId session, int rounds_left, int killed,
+                           absl::AnyInvocable<void(int)> done) {
   const std::string mark = absl::StrCat(kMark, session.ToHex());
   SessionCgroup cgroup = SessionCgroup::Find(session);
   int found = KillOnce(mark, &killed) + KillMembers(cgroup, &killed);
@@ -43,7 +44,7 @@ void Sweeper::Round(SessionId session, int rounds_left, int killed, absl::AnyInv
   });
 }
 
-int Sweeper::KillMembers(const SessionCgroup& cgroup, int* killed) {
+int ProcessSweeper::KillMembers(const SessionCgroup& cgroup, int* killed) {
   const std::vector<pid_t> members = cgroup.Members();
   if (members.empty() || cgroup.Kill()) return static_cast<int>(members.size());
   for (const pid_t member : members) {
@@ -56,7 +57,7 @@ int Sweeper::KillMembers(const SessionCgroup& cgroup, int* killed) {
   return static_cast<int>(members.size());
 }
 
-int Sweeper::KillOnce(const std::string& mark, int* killed) {
+int ProcessSweeper::KillOnce(const std::string& mark, int* killed) {
   const pid_t self = getpid();
   int found = 0;
   for (const ProcessStat& process : ListProcesses()) {

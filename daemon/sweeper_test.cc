@@ -54,7 +54,7 @@ TEST_CASE("KillsTheMembersOfTheCgroupAndRemovesIt") {
   REQUIRE(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
   const Family family = Fork(cgroup->ProcsFileFor({HostId::Random(), 3, 1}));
   const std::unique_ptr<EventLoop> loop = MakeEpollEventLoop().value();
-  Sweeper sweeper(loop.get());
+  ProcessSweeper sweeper(loop.get());
   // Those alone would not be found by their parent.
   sweeper.AddKnownChild(family.child);
   bool done = false;
@@ -74,7 +74,7 @@ TEST_CASE("KillsTheMembersOfTheCgroupAndRemovesIt") {
 
 TEST_CASE("ASessionThatLeftNothingIsDoneAtOnce") {
   const std::unique_ptr<EventLoop> loop = MakeEpollEventLoop().value();
-  Sweeper sweeper(loop.get());
+  ProcessSweeper sweeper(loop.get());
   int killed = -1;
   sweeper.Sweep(SessionId::Random(), [&](int count) {
     killed = count;

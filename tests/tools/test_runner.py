@@ -79,7 +79,7 @@ def test_a_kind_that_ran_no_test_is_a_failure(monkeypatch):
     assert total.failures == ["empty: no test ran"]
 
 
-@pytest.mark.parametrize("kind", ["unit", "sanitize", "fuzz", "tsan", "asan", "ubsan"])
+@pytest.mark.parametrize("kind", ["unit", "sim", "sanitize", "fuzz", "tsan", "asan", "ubsan"])
 def test_no_tag_filter_is_empty(monkeypatch, kind):
     # Bazel takes an empty tag for one that every test lacks.
     lines = []

@@ -43,7 +43,7 @@ def _lint(_: Options) -> Tally:
     return _one("lint", [str(ROOT / "tools/lint")], 600)
 
 
-def _cpp(*flags: str, without: tuple[str, ...] = ("fuzz",)) -> Callable[[Options], Tally]:
+def _cpp(*flags: str, without: tuple[str, ...] = ("fuzz", "sim")) -> Callable[[Options], Tally]:
     tags = ["-" + tag for tag in without]
     return lambda options: bazel.test(list(flags), EVERYTHING, options.disabled, tags)
 
@@ -54,6 +54,14 @@ def _fuzz(options: Options) -> Tally:
         ["--test_env=MONARCH_FUZZ_RUNS=2000000", "--test_timeout=1800"] if options.full else []
     )
     return bazel.test(flags, EVERYTHING, options.disabled, ["fuzz"])
+
+
+def _sim(options: Options) -> Tally:
+    # Without a value: as the environment has it.
+    flags = [f"--test_env=MONARCH_SIM_{name}" for name in ("SEEDS", "FIRST", "SEED")]
+    if options.full:
+        flags += ["--test_env=MONARCH_SIM_SEEDS=20000", "--test_timeout=1800"]
+    return bazel.test(["--config=opt", *flags], ["//tests/sim/..."], options.disabled, ["sim"])
 
 
 def _clang(_: Options) -> Tally:
@@ -87,6 +95,7 @@ KINDS = {
         Kind("tools", "tests/tools: the scripts themselves", _pytest("tests/tools")),
         Kind("build", "everything compiles in the release build, without a warning", _build),
         Kind("unit", "C++ tests in the release build", _cpp("--config=opt")),
+        Kind("sim", "tests/sim: 1,000 seeds of the simulated cluster; --full: 20,000", _sim),
         Kind(
             "python",
             "tests/python against the installed package",
@@ -99,11 +108,11 @@ KINDS = {
         Kind(
             "sanitize",
             "C++ tests by clang with address and undefined-behaviour sanitizers, layering and lock checks",
-            _cpp("--config=sanitize"),
+            _cpp("--config=sanitize", "--test_env=MONARCH_SIM_SEEDS=50", without=("fuzz",)),
         ),
         Kind("fuzz", "fuzz targets: corpus and seeded mutations, sanitized; --full: many more", _fuzz),
         Kind(
-            "tsan", "C++ tests with the thread sanitizer", _cpp("--config=tsan", without=("fuzz", "no_tsan"))
+            "tsan", "C++ tests with the thread sanitizer", _cpp("--config=tsan", without=("fuzz", "sim", "no_tsan"))
         ),
         Kind("clang", "everything compiles with clang, layering and lock checks on", _clang, in_ci=False),
         Kind("asan", "C++ tests, gcc, address sanitizer", _cpp("--config=asan", without=()), in_ci=False),

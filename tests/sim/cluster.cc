@@ -1,0 +1,229 @@
+#include "tests/sim/cluster.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "daemon/host_address.h"
+
+namespace monarch::sim {
+
+SimDaemon::SimDaemon(const Parts& parts, const HostId& id, const monarch::Limits& limits)
+    : loop_(&parts.world->clock(), &parts.world->random()),
+      launchers_(parts.world, parts.ledger, parts.table, parts.host, parts.plan),
+      sweeper_(parts.world, parts.table, &loop_),
+      control_(parts.calls, &context_) {
+  context_.loop = &loop_;
+  context_.launchers = &launchers_;
+  context_.events = &events_;
+  context_.control_peers = &control_peers_;
+  context_.sweeper = &sweeper_;
+  context_.limits = limits;
+  context_.host = id;
+  context_.host_name = absl::StrCat("host", parts.host);
+  context_.run_dir = "/nonexistent";
+  context_.started = loop_.Now();
+  context_.make_host_control = [this, calls = parts.calls](ScopedFd socket, const StartToken& token) {
+    return MakeSimHostControl(calls, &loop_, std::move(socket), token);
+  };
+  context_.random_id = [world = parts.world] { return world->NewId(); };
+  context_.open_pidfd = [world = parts.world, table = parts.table](pid_t pid) -> absl::StatusOr<ScopedFd> {
+    // Its own: nothing but its end ends it.
+    if (pid == getpid()) return ScopedFd(*world->forever().Dup());
+    for (const auto& process : table->all()) {
+      if (process->pid() == pid && process->alive()) return process->Pidfd();
+    }
+    return absl::NotFoundError("no such process");
+  };
+  sessions_ = std::make_unique<SessionManager>(
+      &context_,
+      [this](ScopedFd socket, const std::string&) {
+        control_.Serve(std::move(socket));
+        return absl::OkStatus();
+      },
+      [] {});
+  control_.set_sessions(sessions_.get());
+  const auto address =
+      HostAddress::Parse("unix:" + parts.network->ListenPath(parts.host), HostAddress::Side::kBind);
+  MONARCH_CHECK(address.ok());
+  auto listener = PeerListener::Start(&loop_, *address, [this](PeerListener::Connection connection) {
+    sessions_->AddHost(std::move(connection));
+  });
+  MONARCH_CHECK(listener.ok());
+  listener_ = *std::move(listener);
+}
+
+SimDaemon::~SimDaemon() = default;
+
+Cluster::Cluster(World* world, int hosts, const monarch::Limits& limits, std::string dir,
+                 SimLauncher::PlanWorker plan)
+    : world_(world),
+      limits_(limits),
+      plan_(std::move(plan)),
+      ledger_(world),
+      network_(world, std::move(dir)) {
+  hosts_.resize(static_cast<size_t>(hosts));
+  for (int i = 0; i < hosts; ++i) {
+    hosts_[static_cast<size_t>(i)].table = std::make_unique<ProcessTable>();
+    StartDaemon(i);
+  }
+}
+
+Cluster::~Cluster() {
+  for (Host& host : hosts_) host.daemon.reset();
+}
+
+void Cluster::StartDaemon(int index) {
+  Host& host = hosts_[static_cast<size_t>(index)];
+  if (host.daemon || !host.powered) return;
+  host.id = HostId(world_->NewId());
+  ++host.generation;
+  host.daemon = std::make_unique<SimDaemon>(
+      SimDaemon::Parts{world_, &ledger_, &network_, &calls_, host.table.get(), index, plan_}, host.id,
+      limits_);
+  world_->Trace("host ", index, ": daemon starts as ", host.id.ToHex().substr(0, 8));
+}
+
+void Cluster::CrashDaemon(int index) {
+  Host& host = hosts_[static_cast<size_t>(index)];
+  if (!host.daemon) return;
+  world_->Trace("host ", index, ": daemon crashes");
+  ledger_.Doubt(index);
+  host.daemon.reset();
+}
+
+void Cluster::PowerOff(int index) {
+  Host& host = hosts_[static_cast<size_t>(index)];
+  if (!host.powered) return;
+  world_->Trace("host ", index, ": power off");
+  ledger_.Doubt(index);
+  host.powered = false;
+  network_.PowerOff(index);
+  host.daemon.reset();
+  host.table->KillAll();
+}
+
+void Cluster::PowerOn(int index) {
+  Host& host = hosts_[static_cast<size_t>(index)];
+  if (host.powered) return;
+  world_->Trace("host ", index, ": power on");
+  host.powered = true;
+  network_.PowerOn(index);
+  StartDaemon(index);
+}
+
+void Cluster::Freeze(int index, absl::Duration time) {
+  Host& host = hosts_[static_cast<size_t>(index)];
+  world_->Trace("host ", index, ": daemon frozen for ", absl::FormatDuration(time));
+  ledger_.Doubt(index);
+  host.frozen_until = std::max(host.frozen_until, world_->Now() + time);
+}
+
+void Cluster::KillLauncher(int index) {
+  std::vector<Process*> launchers;
+  for (const auto& process : table(index).all()) {
+    if (process->alive() && dynamic_cast<SimLauncher*>(process.get()) != nullptr)
+      launchers.push_back(process.get());
+  }
+  if (launchers.empty()) return;
+  Process* victim = launchers[world_->random().Below(launchers.size())];
+  world_->Trace("host ", index, ": launcher ", victim->pid(), " is killed");
+  victim->Die(0, 9);
+}
+
+Member* Cluster::StartClient(int index, std::function<void(Member&)> welcomed) {
+  SimDaemon* target = daemon(index);
+  if (target == nullptr) return nullptr;
+  auto pair = PacketSocket::Pair();
+  MONARCH_CHECK(pair.ok());
+  Member* client =
+      table(index).Add(std::make_unique<Member>(world_, &ledger_, index, "", std::move(pair->first)));
+  client->on_death = [this, client](int, int) { ledger_.OnDeath(client->address()); };
+  world_->Trace("host ", index, ": client ", client->pid());
+  target->sessions().AddPeer(pair->second.ReleaseFd(), PeerCredentials{getuid(), client->pid()}, false);
+  client->StartClient(std::move(welcomed));
+  return client;
+}
+
+void Cluster::Ask(Member* asker, ControlRequest request, absl::AnyInvocable<void(ControlAnswer)> reply) {
+  request.token = asker->control_token();
+  const int index = asker->host();
+  const int generation = this->generation(index);
+  const auto on_the_way = [this] {
+    return world_->random().Between(absl::ZeroDuration(),
+                                    absl::Milliseconds(world_->random().Chance(10) ? 50 : 2));
+  };
+  world_->After(on_the_way(), [this, index, generation, asker, on_the_way, request = std::move(request),
+                               reply = std::move(reply)]() mutable {
+    SimDaemon* target = daemon(index);
+    if (target == nullptr || this->generation(index) != generation || !asker->alive()) return;
+    target->loop().Post([this, target, asker, on_the_way, request = std::move(request),
+                         reply = std::move(reply)]() mutable {
+      ServeControl(&target->context(), &target->sessions(), request,
+                   [this, asker, on_the_way, reply = std::move(reply)](ControlAnswer answer) mutable {
+                     world_->After(on_the_way(),
+                                   [asker, answer = std::move(answer), reply = std::move(reply)]() mutable {
+                                     if (asker->alive()) reply(std::move(answer));
+                                   });
+                   });
+    });
+  });
+}
+
+bool Cluster::RunReady() {
+  bool ran = false;
+  const size_t first = world_->random().Below(hosts_.size());
+  for (size_t i = 0; i < hosts_.size(); ++i) {
+    Host& host = hosts_[(first + i) % hosts_.size()];
+    if (host.daemon && host.frozen_until <= world_->Now() && host.daemon->loop().RunUntilIdle() > 0)
+      ran = true;
+  }
+  return world_->outside().RunUntilIdle() > 0 || ran;
+}
+
+std::optional<absl::Duration> Cluster::NextEvent() const {
+  std::optional<absl::Duration> next = world_->outside().NextDeadline();
+  for (const Host& host : hosts_) {
+    if (!host.daemon) continue;
+    std::optional<absl::Duration> due = host.daemon->loop().NextDeadline();
+    if (host.frozen_until > world_->Now()) due = host.frozen_until;
+    if (due && (!next || *due < *next)) next = due;
+  }
+  return next;
+}
+
+void Cluster::RunFor(absl::Duration time) {
+  const absl::Duration end = world_->Now() + time;
+  for (;;) {
+    while (RunReady()) continue;
+    const std::optional<absl::Duration> next = NextEvent();
+    if (!next || *next > end) break;
+    world_->clock().Advance(std::max(*next - world_->Now(), absl::ZeroDuration()));
+  }
+  world_->clock().Advance(end - world_->Now());
+}
+
+void Cluster::CheckEmpty() {
+  for (int i = 0; i < size(); ++i) {
+    if (const size_t left = table(i).alive(); left > 0) {
+      for (const auto& process : table(i).all()) {
+        if (process->alive())
+          world_->Violate("host ", i, ": pid ", process->pid(), " of ", process->mark().substr(0, 8),
+                          " is left");
+      }
+    }
+    SimDaemon* left = daemon(i);
+    if (left == nullptr) continue;
+    if (!left->sessions().sessions().empty())
+      world_->Violate("host ", i, ": ", left->sessions().sessions().size(), " sessions are left");
+    if (left->context().workers != 0)
+      world_->Violate("host ", i, ": ", left->context().workers, " workers are counted");
+    if (left->control_peers() != 0) world_->Violate("host ", i, ": control peers are left");
+    if (left->control_connections() != 0) world_->Violate("host ", i, ": control connections are left");
+  }
+  if (network_.connections() != 0) world_->Violate(network_.connections(), " connections are left");
+}
+
+}  // namespace monarch::sim

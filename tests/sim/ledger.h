@@ -1,0 +1,86 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/failure_event.h"
+#include "base/ids.h"
+#include "daemon/process_types.h"
+#include "tests/sim/world.h"
+
+namespace monarch::sim {
+
+class Member;
+
+// What truly happened, and the rules that daemons' words are held against.
+// Threading: confined to the simulation's thread.
+class Ledger {
+ public:
+  struct Life {
+    ProcAddress address;
+    Member* process = nullptr;
+    std::string boot;  // of a worker: which rank of which spawn it is
+    std::optional<absl::Duration> welcomed;
+    std::optional<absl::Duration> readied;
+    std::optional<absl::Duration> died;
+  };
+  struct Spawn {
+    std::string id;
+    std::string mesh;
+    Member* asker = nullptr;
+    size_t ranks = 0;
+    std::vector<int> hosts;  // of each rank
+    absl::Duration asked;
+    int expected = 1;  // it was asked for so often
+    int answers = 0;
+    bool succeeded = false;
+    bool excused = false;  // the daemon that was asked has ended
+    std::vector<ProcAddress> procs;
+  };
+  struct Stop {
+    Member* asker = nullptr;
+    std::vector<ProcAddress> procs;
+    absl::Duration asked;
+    int answers = 0;
+    bool excused = false;
+  };
+
+  explicit Ledger(World* world) : world_(world) {}
+
+  void OnLaunch(const ProcAddress& address, Member* process, const std::string& boot);
+  void OnWelcome(Member& member);
+  void OnReady(Member& member);
+  void OnDeath(const ProcAddress& address);
+  void OnNotice(Member& receiver, const ProcAddress& dead, const FailureEvent& event, int count);
+  // More is told of a death that was not told.
+  void OnEarlyDetail(const Member& receiver, const ProcAddress& dead);
+  // A host that others may have taken for dead, now or before: its living may be called unreachable.
+  void Doubt(int host) { doubted_.insert(host); }
+  bool doubted(int host) const { return doubted_.contains(host); }
+
+  Spawn* NewSpawn();
+  void OnSpawned(Spawn* spawn, const SpawnResult& result);
+  Stop* NewStop();
+  void OnStopped(Stop* stop, const std::vector<FailureEvent>& ends);
+  const std::vector<std::unique_ptr<Spawn>>& spawns() const { return spawns_; }
+  const std::vector<std::unique_ptr<Stop>>& stops() const { return stops_; }
+  const std::map<ProcAddress, Life>& lives() const { return lives_; }
+
+  // When all faults are over and everything had time to settle, while clients live.
+  void CheckSettled();
+
+ private:
+  void CheckSpawns();
+  void CheckNotices(const Member& receiver);
+
+  World* const world_;
+  std::map<ProcAddress, Life> lives_;
+  std::set<int> doubted_;
+  std::vector<std::unique_ptr<Spawn>> spawns_;
+  std::vector<std::unique_ptr<Stop>> stops_;
+};
+
+}  // namespace monarch::sim
