@@ -173,8 +173,10 @@ void Session::SpawnOn(const HostId& host, SpawnRequest request, SpreadSpawns::Re
   control->Spawn(request, [this, alive = std::weak_ptr<bool>(alive_),
                            reply = std::move(reply)](const SpawnResult& result) mutable {
     if (!alive.lock()) return;
-    // The host may be lost before it has told of them.
-    for (const ProcDescription& proc : result.procs) hosts_.AddProc(proc);
+    // The host may be lost before it has told of them; or one has ended, and this answer came more slowly.
+    for (const ProcDescription& proc : result.procs) {
+      if (procs_.EndOf(proc.address) == nullptr) hosts_.AddProc(proc);
+    }
     reply(result);
   });
 }

@@ -9,6 +9,12 @@
 #include "daemon/host_address.h"
 
 namespace monarch::sim {
+namespace {
+
+// As monarchd's.
+constexpr absl::Duration kLeaveMax = absl::Seconds(8);
+
+}  // namespace
 
 SimDaemon::SimDaemon(const Parts& parts, const HostId& id, const monarch::Limits& limits)
     : loop_(&parts.world->clock(), &parts.world->random()),
@@ -28,6 +34,7 @@ SimDaemon::SimDaemon(const Parts& parts, const HostId& id, const monarch::Limits
   context_.make_host_control = [this, calls = parts.calls](ScopedFd socket, const StartToken& token) {
     return MakeSimHostControl(calls, &loop_, std::move(socket), token);
   };
+  context_.leave = [this](const std::string& reason) { Leave(reason); };
   context_.random_id = [world = parts.world] { return world->NewId(); };
   context_.open_pidfd = [world = parts.world, table = parts.table](pid_t pid) -> absl::StatusOr<ScopedFd> {
     // Its own: nothing but its end ends it.
@@ -43,7 +50,9 @@ SimDaemon::SimDaemon(const Parts& parts, const HostId& id, const monarch::Limits
         control_.Serve(std::move(socket));
         return absl::OkStatus();
       },
-      [] {});
+      [this] {
+        if (leaving_ && sessions_->sessions().empty()) loop_.Stop();
+      });
   control_.set_sessions(sessions_.get());
   const auto address =
       HostAddress::Parse("unix:" + parts.network->ListenPath(parts.host), HostAddress::Side::kBind);
@@ -56,6 +65,14 @@ SimDaemon::SimDaemon(const Parts& parts, const HostId& id, const monarch::Limits
 }
 
 SimDaemon::~SimDaemon() = default;
+
+void SimDaemon::Leave(const std::string& reason) {
+  if (leaving_) return;
+  leaving_ = true;
+  sessions_->EndAll(reason);
+  if (sessions_->sessions().empty()) return loop_.Stop();
+  loop_.RunAfter(kLeaveMax, [this] { loop_.Stop(); });
+}
 
 Cluster::Cluster(World* world, int hosts, const monarch::Limits& limits, std::string dir,
                  SimLauncher::PlanWorker plan)
@@ -92,6 +109,13 @@ void Cluster::CrashDaemon(int index) {
   world_->Trace("host ", index, ": daemon crashes");
   ledger_.Doubt(index);
   host.daemon.reset();
+}
+
+void Cluster::StopDaemon(int index) {
+  if (daemon(index) == nullptr) return;
+  world_->Trace("host ", index, ": daemon is told to stop");
+  ledger_.Doubt(index);
+  daemon(index)->Leave("it was told to stop");
 }
 
 void Cluster::PowerOff(int index) {
@@ -176,9 +200,13 @@ bool Cluster::RunReady() {
   bool ran = false;
   const size_t first = world_->random().Below(hosts_.size());
   for (size_t i = 0; i < hosts_.size(); ++i) {
-    Host& host = hosts_[(first + i) % hosts_.size()];
-    if (host.daemon && host.frozen_until <= world_->Now() && host.daemon->loop().RunUntilIdle() > 0)
-      ran = true;
+    const size_t index = (first + i) % hosts_.size();
+    Host& host = hosts_[index];
+    if (!host.daemon || host.frozen_until > world_->Now()) continue;
+    if (host.daemon->loop().RunUntilIdle() > 0) ran = true;
+    if (!host.daemon->done()) continue;
+    world_->Trace("host ", index, ": daemon has ended");
+    host.daemon.reset();
   }
   return world_->outside().RunUntilIdle() > 0 || ran;
 }

@@ -39,6 +39,9 @@ class SimDaemon {
   SessionManager& sessions() { return *sessions_; }
   size_t control_connections() const { return control_.connections(); }
   size_t control_peers() const { return control_peers_.size(); }
+  // Ends all sessions; then it is done.
+  void Leave(const std::string& reason);
+  bool done() const { return loop_.stopped(); }
 
  private:
   SimLoop loop_;
@@ -50,6 +53,7 @@ class SimDaemon {
   ControlServer control_;
   std::unique_ptr<SessionManager> sessions_;
   std::unique_ptr<PeerListener> listener_;
+  bool leaving_ = false;
 };
 
 // Hosts, their processes and the network, in one thread and one virtual time.
@@ -78,6 +82,8 @@ class Cluster {
   // The daemon gets no time to run.
   void Freeze(int host, absl::Duration time);
   void KillLauncher(int host);
+  // The daemon is told to stop.
+  void StopDaemon(int host);
 
   // A client on that host; null if there is no daemon. `welcomed` runs once it may ask for something.
   Member* StartClient(int host, std::function<void(Member&)> welcomed);

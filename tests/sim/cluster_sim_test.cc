@@ -66,12 +66,14 @@ TEST_CASE("every seed keeps the rules") {
     sum.spawned += outcome.spawned;
     sum.stops += outcome.stops;
     sum.deaths += outcome.deaths;
+    sum.frames += outcome.frames;
     if (outcome.violations.empty()) continue;
     if (++failed <= 3) Print(seed, outcome);
   }
-  std::printf("%lu seeds: %zu spawns, of which %zu succeeded; %zu stops; %zu deaths; %lu seeds failed\n",
-              static_cast<unsigned long>(count), sum.spawns, sum.spawned, sum.stops, sum.deaths,
-              static_cast<unsigned long>(failed));
+  std::printf(
+      "%lu seeds: %zu spawns, of which %zu succeeded; %zu stops; %zu deaths; %zu frames; %lu seeds failed\n",
+      static_cast<unsigned long>(count), sum.spawns, sum.spawned, sum.stops, sum.deaths, sum.frames,
+      static_cast<unsigned long>(failed));
   SetLogFd(STDERR_FILENO);
   close(null);
   CHECK(failed == 0);

@@ -119,6 +119,7 @@ void SimLauncher::Launch(const ControlMessage& message, Packet* packet) {
   MONARCH_CHECK(request->token.size() == sizeof(token));
   token = *Id128FromValue(Value(Value::Bytes{request->token}));
   member->StartWorker(proc, StartToken(token), plan);
+  if (plan.leaves_child) table_->Add(std::make_unique<Process>(&world(), host(), mark()));
   told_until_ =
       std::max(told_until_, world().Now()) + random.Between(absl::ZeroDuration(), absl::Milliseconds(1));
   After(told_until_ - world().Now(), [this, proc, pid = member->pid()] {

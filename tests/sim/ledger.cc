@@ -38,6 +38,16 @@ void Ledger::OnNotice(Member& receiver, const ProcAddress& dead, const FailureEv
   if (count > 1)
     world_->Violate(receiver.address().ToString(), " is told of the death of ", dead.ToString(), " again");
   const auto found = lives_.find(dead);
+  // What it sent before was sent.
+  if (found != lives_.end() && found->second.died && !doubted(found->second.process->host()) &&
+      !doubted(receiver.host())) {
+    const uint64_t sent = found->second.process->sent_to(receiver.address());
+    const uint64_t came =
+        receiver.received_from(dead) + found->second.process->returned_of(receiver.address());
+    if (sent != came && receiver.peers().contains(dead) && !found->second.process->cut_off())
+      world_->Violate(receiver.address().ToString(), " has ", came, " frames of ", sent, " of ",
+                      dead.ToString(), " when it is told of its death");
+  }
   if (found == lives_.end())
     return world_->Violate(receiver.address().ToString(), " is told of ", dead.ToString(),
                            ", that never was");
@@ -65,6 +75,7 @@ Ledger::Spawn* Ledger::NewSpawn() {
 
 void Ledger::OnSpawned(Spawn* spawn, const SpawnResult& result) {
   ++spawn->answers;
+  CheckTime(spawn->id.c_str(), spawn->asked, spawn->most);
   const bool ok = result.error.status.ok();
   world_->Trace(spawn->id, " is answered: ", result.error.status.ToString().substr(0, 200));
   if (spawn->answers > spawn->expected) world_->Violate(spawn->id, " is answered ", spawn->answers, " times");
@@ -100,6 +111,7 @@ Ledger::Stop* Ledger::NewStop() {
 
 void Ledger::OnStopped(Stop* stop, const std::vector<FailureEvent>& ends) {
   world_->Trace("a stop is answered: ", ends.size(), " ends");
+  CheckTime("a stop", stop->asked, stop->most);
   if (++stop->answers > 1) world_->Violate("a stop is answered twice");
   if (ends.size() != stop->procs.size()) return world_->Violate("a stop tells of ", ends.size(), " ends");
   for (size_t i = 0; i < ends.size(); ++i) {
@@ -115,7 +127,13 @@ void Ledger::CheckSpawns() {
   for (const auto& spawn : spawns_) {
     if (!spawn->excused && spawn->asker->alive() && spawn->answers != spawn->expected)
       world_->Violate(spawn->id, " has ", spawn->answers, " answers");
-    if (spawn->succeeded) continue;
+    if (spawn->succeeded) {
+      for (const ProcAddress& address : spawn->procs) {
+        if (!spawn->asker->alive() && !lives_.at(address).died)
+          world_->Violate(address.ToString(), " has outlived its owner ", spawn->asker->address().ToString());
+      }
+      continue;
+    }
     for (const auto& [address, life] : lives_) {
       if (life.died || life.boot.rfind(spawn->id + "/", 0) != 0) continue;
       if (spawn->answers > 0) world_->Violate(spawn->id, " failed, and left ", address.ToString());
@@ -153,10 +171,42 @@ void Ledger::CheckNotices(const Member& receiver) {
   }
 }
 
+void Ledger::CheckTime(const char* what, absl::Duration asked, absl::Duration most) {
+  if (calm_ && world_->Now() - asked > most)
+    world_->Violate(what, " took ", absl::FormatDuration(world_->Now() - asked), ", at most ",
+                    absl::FormatDuration(most));
+}
+
+void Ledger::CheckFrames(const Member& sender) {
+  for (const auto& [peer, relayed] : sender.peers()) {
+    const Life& life = lives_.at(peer);
+    if (life.died || life.process->cut_off() || doubted(sender.host()) || doubted(life.process->host()))
+      continue;
+    const uint64_t came = life.process->received_from(sender.address()) + sender.returned_of(peer);
+    if (sender.sent_to(peer) != came)
+      world_->Violate(sender.address().ToString(), " sent ", sender.sent_to(peer), " frames to ",
+                      peer.ToString(), ", of which ", came, " came or came back");
+  }
+}
+
 void Ledger::CheckSettled() {
   CheckSpawns();
   for (const auto& [address, life] : lives_) {
-    if (!life.died && life.welcomed && !life.process->cut_off()) CheckNotices(*life.process);
+    if (life.died || !life.welcomed || life.process->cut_off()) continue;
+    CheckNotices(*life.process);
+    CheckFrames(*life.process);
+  }
+}
+
+void Ledger::CheckEnded(const Member& client) {
+  if (!calm_ || !client.welcome()) return;
+  const SessionId& id = client.session();
+  for (const auto& [address, life] : lives_) {
+    const HostId& host = address.host;
+    const Id128 part{id.high ^ host.high, id.low ^ host.low};
+    const std::string& mark = life.process->mark();
+    if (!life.died && (mark == id.ToHex() || mark == part.ToHex()))
+      world_->Violate(address.ToString(), " has outlived its client");
   }
 }
 

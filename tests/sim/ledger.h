@@ -38,6 +38,7 @@ class Ledger {
     int answers = 0;
     bool succeeded = false;
     bool excused = false;  // the daemon that was asked has ended
+    absl::Duration most;   // until the answer
     std::vector<ProcAddress> procs;
   };
   struct Stop {
@@ -46,6 +47,7 @@ class Ledger {
     absl::Duration asked;
     int answers = 0;
     bool excused = false;
+    absl::Duration most;
   };
 
   explicit Ledger(World* world) : world_(world) {}
@@ -59,7 +61,12 @@ class Ledger {
   void OnEarlyDetail(const Member& receiver, const ProcAddress& dead);
   // A host that others may have taken for dead, now or before: its living may be called unreachable.
   void Doubt(int host) { doubted_.insert(host); }
+  // No trouble but with processes: what is asked for has to be done in its time.
+  void set_calm(bool calm) { calm_ = calm; }
   bool doubted(int host) const { return doubted_.contains(host); }
+
+  void CountFrame() { ++frames_; }
+  size_t frames() const { return frames_; }
 
   Spawn* NewSpawn();
   void OnSpawned(Spawn* spawn, const SpawnResult& result);
@@ -71,14 +78,20 @@ class Ledger {
 
   // When all faults are over and everything had time to settle, while clients live.
   void CheckSettled();
+  // A while after the end of a client: nothing of its session is left anywhere.
+  void CheckEnded(const Member& client);
 
  private:
   void CheckSpawns();
   void CheckNotices(const Member& receiver);
+  void CheckFrames(const Member& sender);
+  void CheckTime(const char* what, absl::Duration asked, absl::Duration most);
 
   World* const world_;
   std::map<ProcAddress, Life> lives_;
   std::set<int> doubted_;
+  bool calm_ = false;
+  size_t frames_ = 0;
   std::vector<std::unique_ptr<Spawn>> spawns_;
   std::vector<std::unique_ptr<Stop>> stops_;
 };

@@ -143,6 +143,7 @@ void Network::Read(uint64_t id, int end) {
 
 void Network::Pump(uint64_t id, int way_index) {
   Wire& wire = wires_.at(id);
+  if (wire.held && way_index == 1) return;
   if (wire.orphaned || PairOf(wire.from, wire.to).partitioned) return;
   Direction& way = wire.ways[way_index];
   const int target = wire.fds[1 - way_index].get();
@@ -182,7 +183,7 @@ void Network::UpdateWatch(Wire& wire, int end) {
   if (!wire.ways[end].ended && wire.ways[end].bytes < kBytesMax) events |= EPOLLIN;
   const Direction& incoming = wire.ways[1 - end];
   if (!incoming.pieces.empty() && !incoming.pieces.front().bytes.empty() &&
-      incoming.pieces.front().at <= world_->Now() && !PairOf(wire.from, wire.to).partitioned)
+      incoming.pieces.front().at <= world_->Now() && !wire.held && !PairOf(wire.from, wire.to).partitioned)
     events |= EPOLLOUT;
   MONARCH_CHECK(world_->outside().UpdateWatch(wire.fds[end].get(), events).ok());
 }
@@ -218,6 +219,11 @@ void Network::Heal(int a, int b) {
       if (wires_.contains(id)) Pump(id, way);
     }
   }
+}
+
+void Network::Release(uint64_t number) {
+  wires_.at(number).held = false;
+  Pump(number, 1);
 }
 
 void Network::Cut(int a, int b) {

@@ -40,6 +40,9 @@ class Network {
   // From now on, either way between the two.
   void SetDelay(int a, int b, absl::Duration least, absl::Duration most);
   size_t connections() const { return wires_.size(); }
+  // What the dialled end of the `number`th connection (from 1) sends waits until it is released.
+  void HoldAnswers(uint64_t number) { wires_.at(number).held = true; }
+  void Release(uint64_t number);
 
  private:
   struct Piece {
@@ -58,6 +61,7 @@ class Network {
     ScopedFd fds[2];  // to the dialler, to the dialled
     Direction ways[2];
     bool closed[2] = {false, false};
+    bool held = false;
     bool orphaned = false;  // one host lost its power meanwhile
   };
   struct Pair {

@@ -132,9 +132,9 @@ void Member::Connect(const ProcAddress& peer) {
   if (mailbox_ && welcome_) mailbox_->Send(ControlType::kConnect, 5, {{"peer", ToValue(peer)}});
 }
 
-bool Member::SendFrame(const ProcAddress& peer) {
+void Member::SendFrame(const ProcAddress& peer, size_t bytes) {
   const auto found = peers_.find(peer);
-  if (found == peers_.end() || !found->second || notices_[peer].dead > 0 || !mailbox_) return false;
+  if (found == peers_.end() || !found->second || notices_[peer].dead > 0 || !mailbox_) return;
   FrameHeader header;
   header.kind = FrameKind::kPortMessage;
   header.session = session_;
@@ -142,14 +142,23 @@ bool Member::SendFrame(const ProcAddress& peer) {
   header.receiver = ActorAddress{peer, kRootActor};
   header.sequence = ++sent_[peer];
   header.port_id = 1;
-  std::string bytes(kFrameHeaderBytes, '\0');
-  EncodeFrameHeader(header, absl::MakeSpan(reinterpret_cast<uint8_t*>(bytes.data()), bytes.size()));
-  mailbox_->SendBytes(bytes);
-  return true;
+  if (bytes > 0) {
+    header.payload_kind = PayloadKind::kRaw;
+    header.flags = kFlagInSegment;
+    header.payload_length = bytes;
+  }
+  std::string packet(kFrameHeaderBytes, '\0');
+  EncodeFrameHeader(header, absl::MakeSpan(reinterpret_cast<uint8_t*>(packet.data()), packet.size()));
+  mailbox_->SendBytes(packet);
+}
+
+void Member::SendGarbage() {
+  if (mailbox_) mailbox_->SendBytes("nonsense");
 }
 
 void Member::OnPacket(Packet* packet) {
   if (packet == nullptr) {
+    world().Trace(address_.ToString(), " is cut off");
     cut_off_ = true;
     // A client's program fails then; what becomes of workers is their launcher's business.
     if (is_client_) {
@@ -193,6 +202,8 @@ void Member::OnMessage(const ControlMessage& message) {
       peers_[peer] = message.body["mode"].AsString().value_or("") == "relay";
       return;
     }
+    case ControlType::kUndelivered:
+      return OnReturned(message);
     case ControlType::kOk:
       if (message.request == 9) After(absl::Milliseconds(1), [this] { Die(0, 0); });
       return;
@@ -215,11 +226,20 @@ void Member::OnNotice(const ControlMessage& message) {
   ledger_->OnNotice(*this, peer, event, notice.dead);
 }
 
+void Member::OnReturned(const ControlMessage& message) {
+  const std::string head = *message.body["header"].AsBytes();
+  const auto header = DecodeFrameHeader(
+      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(head.data()), head.size()), 1 << 20);
+  if (!header.ok()) return world().Violate("returned, but not a frame: ", header.status().ToString());
+  ++returned_[header->receiver.proc];
+}
+
 void Member::OnFrame(const std::string& bytes) {
   const auto header = DecodeFrameHeader(
       absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()), 1 << 20);
   if (!header.ok()) return world().Violate("not a frame: ", header.status().ToString());
   const ProcAddress& sender = header->sender.proc;
+  ledger_->CountFrame();
   if (!(header->receiver.proc == address_)) world().Violate("a frame for another process");
   if (notices_[sender].dead > 0)
     world().Violate(address_.ToString(), " gets a frame of ", sender.ToString(), ", whose death it knows");

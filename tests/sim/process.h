@@ -87,6 +87,7 @@ struct WorkerPlan {
   bool exits_with_zero = false;  // where it dies by itself
   bool ignores_stop = false;
   bool ignores_term = false;
+  bool leaves_child = false;  // in a session of its own
   absl::Duration until_hello;
   absl::Duration until_ready;
   absl::Duration until_stopped;
@@ -109,8 +110,11 @@ class Member final : public Process {
   void Signal(int signal);
   // Asks to be introduced.
   void Connect(const ProcAddress& peer);
-  // To a peer that it was introduced to, for relaying. False: to none.
-  bool SendFrame(const ProcAddress& peer);
+  // To a peer that it was introduced to for relaying; does nothing for others. `bytes` go by its segment.
+  void SendFrame(const ProcAddress& peer, size_t bytes);
+  void SendGarbage();
+  // It lives on without its daemon.
+  void CloseConnection() { mailbox_.reset(), cut_off_ = true; }
   void Goodbye();
 
   const ProcAddress& address() const { return address_; }
@@ -122,6 +126,10 @@ class Member final : public Process {
   bool cut_off() const { return cut_off_; }
   const std::map<ProcAddress, Notice>& notices() const { return notices_; }
   const std::map<ProcAddress, bool>& peers() const { return peers_; }
+  uint64_t sent_to(const ProcAddress& peer) const { return CountOf(sent_, peer); }
+  // What came from it, and what came back of what was sent to it.
+  uint64_t received_from(const ProcAddress& peer) const { return CountOf(received_, peer); }
+  uint64_t returned_of(const ProcAddress& peer) const { return CountOf(returned_, peer); }
 
  private:
   void OnDeath() override { mailbox_.reset(); }
@@ -129,6 +137,11 @@ class Member final : public Process {
   void OnMessage(const ControlMessage& message);
   void OnNotice(const ControlMessage& message);
   void OnFrame(const std::string& bytes);
+  static uint64_t CountOf(const std::map<ProcAddress, uint64_t>& counts, const ProcAddress& peer) {
+    const auto found = counts.find(peer);
+    return found == counts.end() ? 0 : found->second;
+  }
+  void OnReturned(const ControlMessage& message);
   void Hello(const char* role, Value::Map more);
 
   Ledger* const ledger_;
@@ -145,6 +158,7 @@ class Member final : public Process {
   std::map<ProcAddress, bool> peers_;  // introduced; whether by relay
   std::map<ProcAddress, uint64_t> sent_;
   std::map<ProcAddress, uint64_t> received_;
+  std::map<ProcAddress, uint64_t> returned_;
 };
 
 }  // namespace monarch::sim

@@ -15,10 +15,20 @@ constexpr absl::Duration kEnd = absl::Seconds(60);
 constexpr int kStepsMax = 14;
 constexpr uint64_t kRanksMax = 4;
 
-monarch::Limits SimLimits() {
+// From ready processes, unwinding, and ending in vain what other hosts made.
+constexpr absl::Duration kSpawnMost = absl::Seconds(3 * 3 + 5 + 2);
+// Beyond grace and kill_after: KILL's repetition, and the reaping.
+constexpr absl::Duration kStopSlack = absl::Seconds(2);
+constexpr absl::Duration kEndMost = absl::Seconds(3);
+
+monarch::Limits SimLimits(Random* random) {
   monarch::Limits limits;
   limits.spawn_phase_ms = 3000;
   limits.stop_grace_ms = 2000;
+  if (random->Chance(20)) limits.procs_per_host_max = 4 + static_cast<int64_t>(random->Below(6));
+  if (random->Chance(20)) limits.procs_per_session_max = 4 + static_cast<int64_t>(random->Below(6));
+  if (random->Chance(20)) limits.sessions_per_host_max = 1;
+  if (random->Chance(40)) limits.ring_links_max = static_cast<int64_t>(random->Below(3));
   return limits;
 }
 
@@ -34,6 +44,7 @@ Scenario::Outcome Scenario::Run(uint64_t seed, const std::string& dir, bool echo
     const Ledger& ledger = scenario.cluster_.ledger();
     outcome.spawns = ledger.spawns().size();
     outcome.stops = ledger.stops().size();
+    outcome.frames = ledger.frames();
     for (const auto& spawn : ledger.spawns()) outcome.spawned += spawn->succeeded ? 1 : 0;
     for (const auto& [address, life] : ledger.lives()) outcome.deaths += life.died ? 1 : 0;
   }
@@ -48,8 +59,10 @@ Scenario::Scenario(World* world, const std::string& dir)
       worker_trouble_(static_cast<unsigned>(world->random().Below(3) * 15)),
       network_trouble_(static_cast<unsigned>(world->random().Below(2) * 60)),
       daemon_trouble_(static_cast<unsigned>(world->random().Below(3) * 25)),
-      cluster_(world, hosts_, SimLimits(), dir,
-               [this](const std::string& boot) { return PlanWorker(boot); }) {}
+      cluster_(world, hosts_, SimLimits(&world->random()), dir,
+               [this](const std::string& boot) { return PlanWorker(boot); }) {
+  cluster_.ledger().set_calm(network_trouble_ == 0 && daemon_trouble_ == 0);
+}
 
 WorkerPlan Scenario::PlanWorker(const std::string&) {
   Random& random = world_->random();
@@ -66,6 +79,7 @@ WorkerPlan Scenario::PlanWorker(const std::string&) {
   plan.exits_with_zero = random.Chance(30);
   plan.ignores_stop = random.Chance(30);
   plan.ignores_term = random.Chance(30);
+  plan.leaves_child = random.Chance(30);
   return plan;
 }
 
@@ -117,7 +131,31 @@ void Scenario::Step(Program* program) {
   if (what < 60) return Spawn(program, world_->random().Chance(80) ? program->client : AnyMember(*program));
   if (what < 70) return Stop(program);
   if (what < 80) return Signal(program);
-  Talk(program);
+  if (what < 83) return Shutdown(program);
+  if (what < 86 && worker_trouble_ > 0) return Misbehave(program);
+  for (int i = 0; i < 3; ++i) Talk(program);
+}
+
+void Scenario::Shutdown(Program* program) {
+  const auto host =
+      std::next(program->hosts.begin(), static_cast<long>(world_->random().Below(program->hosts.size())));
+  if (host->first == program->client->host() || daemon_trouble_ == 0) return;
+  world_->Trace("client ", program->client->pid(), " shuts host ", host->first, " down");
+  cluster_.ledger().Doubt(host->first);
+  ControlRequest ask;
+  ask.what = ShutdownRequest{host->second, absl::Milliseconds(500), absl::Milliseconds(500)};
+  cluster_.Ask(program->client, std::move(ask), [this, to = host->first](const ControlAnswer& answer) {
+    world_->Trace("host ", to, " is shut down: ", answer.status.ToString());
+    world_->After(absl::Seconds(3), [this, to] { cluster_.StartDaemon(to); });
+  });
+}
+
+void Scenario::Misbehave(Program* program) {
+  Member* member = AnyMember(*program);
+  if (member->is_client() || !member->welcome()) return;
+  world_->Trace(member->address().ToString(), " misbehaves");
+  if (world_->random().Chance(50)) return member->SendGarbage();
+  member->CloseConnection();
 }
 
 void Scenario::Attach(Program* program) {
@@ -137,6 +175,7 @@ void Scenario::Attach(Program* program) {
 void Scenario::Spawn(Program* program, Member* asker) {
   Ledger::Spawn* spawn = cluster_.ledger().NewSpawn();
   spawn->asker = asker;
+  spawn->most = kSpawnMost;
   spawn->ranks = 1 + world_->random().Below(kRanksMax);
   SpawnRequest request;
   request.request_id = spawn->id;
@@ -184,6 +223,7 @@ void Scenario::Stop(Program* program) {
   request.grace = world_->random().Between(absl::Milliseconds(1), absl::Seconds(2));
   request.kill_after = world_->random().Between(absl::Milliseconds(1), absl::Seconds(1));
   request.reason = "enough";
+  stop->most = request.grace + request.kill_after + kStopSlack;
   world_->Trace("client ", stop->asker->pid(), " stops ", stop->procs.size());
   ControlRequest ask;
   ask.what = std::move(request);
@@ -209,9 +249,10 @@ void Scenario::Talk(Program* program) {
                                : program->workers[world_->random().Below(program->workers.size())];
   if (peer == speaker->address()) return;
   speaker->Connect(peer);
-  for (int i = 0; i < 5; ++i) {
-    world_->After(world_->random().Between(absl::ZeroDuration(), absl::Seconds(3)), [speaker, peer] {
-      if (speaker->alive()) speaker->SendFrame(peer);
+  for (int i = 0; i < 8; ++i) {
+    const size_t bytes = world_->random().Chance(40) ? 1 + world_->random().Below(300'000) : 0;
+    world_->After(world_->random().Between(absl::ZeroDuration(), absl::Seconds(3)), [speaker, peer, bytes] {
+      if (speaker->alive()) speaker->SendFrame(peer, bytes);
     });
   }
 }
@@ -231,7 +272,9 @@ Member* Scenario::AnyMember(const Program& program) {
 }
 
 void Scenario::End(Program* program) {
-  if (!program->client->alive()) return;
+  Member* client = program->client;
+  if (!client->alive()) return;
+  world_->After(kEndMost, [this, client] { cluster_.ledger().CheckEnded(*client); });
   if (world_->random().Chance(50) && program->client->welcome() && !program->client->cut_off()) {
     world_->Trace("client ", program->client->pid(), " says goodbye");
     return program->client->Goodbye();
@@ -285,7 +328,7 @@ void Scenario::Fault() {
   }
   if (!random.Chance(daemon_trouble_)) return;
   const absl::Duration pause = random.Between(absl::Milliseconds(50), absl::Seconds(8));
-  switch (random.Below(5)) {
+  switch (random.Below(6)) {
     case 0:
       cluster_.CrashDaemon(host);
       return world_->After(pause, [this, host] { cluster_.StartDaemon(host); });
@@ -294,6 +337,9 @@ void Scenario::Fault() {
       return world_->After(pause, [this, host] { cluster_.PowerOn(host); });
     case 2:
       return cluster_.KillLauncher(host);
+    case 3:
+      cluster_.StopDaemon(host);
+      return world_->After(pause + absl::Seconds(3), [this, host] { cluster_.StartDaemon(host); });
     default:
       return cluster_.Freeze(host, random.Between(absl::Milliseconds(1), pause));
   }

@@ -20,6 +20,7 @@ class Scenario {
     size_t spawned = 0;
     size_t stops = 0;
     size_t deaths = 0;
+    size_t frames = 0;
   };
   // `dir`: empty, for socket files. `echo`: the trace goes to stderr as it comes to be.
   static Outcome Run(uint64_t seed, const std::string& dir, bool echo);
@@ -44,6 +45,8 @@ class Scenario {
   void Stop(Program* program);
   void Signal(Program* program);
   void Talk(Program* program);
+  void Shutdown(Program* program);
+  void Misbehave(Program* program);
   void End(Program* program);
   void ScheduleFault();
   void Fault();
