@@ -38,6 +38,7 @@ class Dialer final : public HostDialer {
     timer_ = loop_->RunAfter(absl::ZeroDuration(), [this] { Try(); });
   }
   ~Dialer() override { Reset(); }
+  void Cancel() override { Reset(); }
 
  private:
   void Reset() {

@@ -26,6 +26,8 @@ class HostDialer {
  public:
   using Done = absl::AnyInvocable<void(const absl::Status&, DialedHost)>;
   virtual ~HostDialer() = default;
+  // `done` does not come any more.
+  virtual void Cancel() = 0;
 };
 std::unique_ptr<HostDialer> DialHost(EventLoop* loop, const HostAddress& address, ControlMessage hello,
                                      absl::Duration timeout, HostDialer::Done done);

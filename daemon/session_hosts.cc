@@ -185,7 +185,9 @@ void SessionHosts::FinishAttach(const std::string& address, const absl::Status& 
     known_[result->host] = *result;
     hosts_.emplace(result->host, std::move(attaching.remote));
   }
-  // A link or dialer may be what called this.
+  // They may be what called this, and are not to call again until they are dropped.
+  if (attaching.dialer) attaching.dialer->Cancel();
+  if (attaching.remote) attaching.remote->link->Close();
   context_->loop->Post([dropped = std::shared_ptr<Remote>(std::move(attaching.remote)),
                         dialer = std::shared_ptr<HostDialer>(std::move(attaching.dialer))] {});
   for (auto& reply : attaching.replies) reply(result);

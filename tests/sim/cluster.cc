@@ -141,7 +141,8 @@ void Cluster::PowerOn(int index) {
 void Cluster::Freeze(int index, absl::Duration time) {
   Host& host = hosts_[static_cast<size_t>(index)];
   world_->Trace("host ", index, ": daemon frozen for ", absl::FormatDuration(time));
-  ledger_.Doubt(index);
+  // Others notice no less.
+  if (time >= absl::Seconds(1)) ledger_.Doubt(index);
   host.frozen_until = std::max(host.frozen_until, world_->Now() + time);
 }
 
@@ -211,6 +212,12 @@ bool Cluster::RunReady() {
   return world_->outside().RunUntilIdle() > 0 || ran;
 }
 
+bool Cluster::Spins() const {
+  return world_->outside().spins() || std::any_of(hosts_.begin(), hosts_.end(), [](const Host& host) {
+           return host.daemon && host.daemon->loop().spins();
+         });
+}
+
 std::optional<absl::Duration> Cluster::NextEvent() const {
   std::optional<absl::Duration> next = world_->outside().NextDeadline();
   for (const Host& host : hosts_) {
@@ -226,6 +233,7 @@ void Cluster::RunFor(absl::Duration time) {
   const absl::Duration end = world_->Now() + time;
   for (;;) {
     while (RunReady()) continue;
+    if (Spins()) return world_->Violate("a loop spins");
     const std::optional<absl::Duration> next = NextEvent();
     if (!next || *next > end) break;
     world_->clock().Advance(std::max(*next - world_->Now(), absl::ZeroDuration()));

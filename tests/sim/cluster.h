@@ -108,6 +108,7 @@ class Cluster {
     bool powered = true;
   };
   bool RunReady();
+  bool Spins() const;
   std::optional<absl::Duration> NextEvent() const;
 
   World* const world_;

@@ -12,7 +12,7 @@
 namespace monarch::sim {
 namespace {
 
-// Two hosts, of which the second is attached by a client on the first. Threading: confined to the test.
+// Two hosts, and a client on the first. Threading: confined to the test.
 class Script {
  public:
   Script()
@@ -21,15 +21,17 @@ class Script {
         cluster_(&world_, 2, monarch::Limits(), dir_, [](const std::string&) { return WorkerPlan(); }) {
     client_ = cluster_.StartClient(0, [](Member&) {});
     Run();
-    ControlRequest attach;
-    attach.what = AttachRequest{"unix:" + cluster_.network().DialPath(0, 1), absl::Seconds(5)};
-    cluster_.Ask(client_, std::move(attach),
-                 [this](const ControlAnswer& answer) { other_ = answer.host.host; });
-    Run();
-    REQUIRE_FALSE(other_.is_zero());
   }
   ~Script() { std::filesystem::remove_all(dir_); }
 
+  void Attach() {
+    ControlRequest attach;
+    attach.what = AttachRequest{"unix:" + cluster_.network().DialPath(0, 1), absl::Seconds(2)};
+    cluster_.Ask(client_, std::move(attach), [this](const ControlAnswer& answer) {
+      attached_ = answer.status;
+      other_ = answer.host.host;
+    });
+  }
   void Run() { cluster_.RunFor(absl::Seconds(1)); }
   void Spawn(const HostId& host) {
     SpawnRequest request;
@@ -57,10 +59,14 @@ class Script {
   Cluster cluster_;
   Member* client_ = nullptr;
   HostId other_;
+  std::optional<absl::Status> attached_;
   std::optional<SpawnResult> spawned_;
 };
 
 TEST_CASE_METHOD(Script, "OneThatDiedBeforeItsSpawnWasAnsweredIsNotDeadAgainWhenItsHostIsLost") {
+  Attach();
+  Run();
+  REQUIRE(attached_->ok());
   // The second connection between the two is for requests.
   cluster_.network().HoldAnswers(2);
   Spawn(other_);
@@ -80,6 +86,48 @@ TEST_CASE_METHOD(Script, "OneThatDiedBeforeItsSpawnWasAnsweredIsNotDeadAgainWhen
   cluster_.network().Cut(0, 1);
   Run();
   CHECK(client_->notices().at(worker->address()).dead == 1);
+}
+
+TEST_CASE_METHOD(Script, "ASessionMayEndInTheMomentInWhichAHostIsGivenUp") {
+  cluster_.network().Partition(0, 1);
+  Attach();
+  cluster_.RunFor(absl::Milliseconds(100));
+  // All of it is seen in one turn.
+  cluster_.Freeze(0, absl::Seconds(3));
+  client_->Goodbye();
+  cluster_.RunFor(absl::Seconds(10));
+  CHECK_FALSE(client_->alive());
+  cluster_.network().Heal(0, 1);
+  Run();
+  cluster_.CheckEmpty();
+  CHECK(world_.violations().empty());
+}
+
+TEST_CASE_METHOD(Script, "AHostMayBeLostWhileItIsAttached") {
+  // At each of its stages.
+  for (int moment = 0; moment < 60; ++moment) {
+    attached_.reset();
+    Attach();
+    cluster_.RunFor(moment * absl::Microseconds(200));
+    cluster_.network().Cut(0, 1);
+    cluster_.RunFor(absl::Seconds(3));
+    CHECK(attached_);
+    cluster_.network().Cut(0, 1);
+    Run();
+  }
+  CHECK(client_->alive());
+}
+
+TEST_CASE_METHOD(Script, "AHostMayBeLostInTheMomentInWhichItIsGivenUp") {
+  Attach();
+  // Its first connection is made, its second is not.
+  while (cluster_.network().connections() < 2) cluster_.RunFor(absl::Microseconds(10));
+  REQUIRE_FALSE(attached_);
+  cluster_.Freeze(0, absl::Seconds(3));
+  cluster_.network().Cut(0, 1);
+  cluster_.RunFor(absl::Seconds(10));
+  REQUIRE(attached_);
+  CHECK_FALSE(attached_->ok());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 namespace monarch::sim {
@@ -40,7 +41,11 @@ Scenario::Outcome Scenario::Run(uint64_t seed, const std::string& dir, bool echo
   Outcome outcome;
   {
     Scenario scenario(&world, dir);
-    scenario.Play();
+    try {
+      scenario.Play();
+    } catch (const std::exception& error) {
+      world.Violate("exception: ", error.what());
+    }
     const Ledger& ledger = scenario.cluster_.ledger();
     outcome.spawns = ledger.spawns().size();
     outcome.stops = ledger.stops().size();
@@ -251,9 +256,13 @@ void Scenario::Talk(Program* program) {
   speaker->Connect(peer);
   for (int i = 0; i < 8; ++i) {
     const size_t bytes = world_->random().Chance(40) ? 1 + world_->random().Below(300'000) : 0;
-    world_->After(world_->random().Between(absl::ZeroDuration(), absl::Seconds(3)), [speaker, peer, bytes] {
-      if (speaker->alive()) speaker->SendFrame(peer, bytes);
-    });
+    const bool last = world_->random().Chance(worker_trouble_ / 6);
+    world_->After(world_->random().Between(absl::ZeroDuration(), absl::Seconds(3)),
+                  [speaker, peer, bytes, last] {
+                    if (!speaker->alive()) return;
+                    speaker->SendFrame(peer, bytes);
+                    if (last && !speaker->is_client()) speaker->Die(0, SIGSEGV);
+                  });
   }
 }
 
@@ -283,7 +292,7 @@ void Scenario::End(Program* program) {
 }
 
 void Scenario::ScheduleFault() {
-  world_->After(world_->random().Between(absl::Milliseconds(100), absl::Seconds(6)), [this] {
+  world_->After(world_->random().Between(absl::Milliseconds(100), absl::Seconds(3)), [this] {
     if (peace_) return;
     Fault();
     ScheduleFault();
@@ -318,6 +327,8 @@ void Scenario::Fault() {
   Random& random = world_->random();
   const int host = static_cast<int>(random.Below(static_cast<uint64_t>(hosts_)));
   const int other = static_cast<int>(random.Below(static_cast<uint64_t>(hosts_)));
+  if (random.Chance(30))
+    cluster_.Freeze(host, random.Between(absl::Milliseconds(1), absl::Milliseconds(100)));
   if (random.Chance(network_trouble_) && host != other) NetworkFault(host, other);
   if (random.Chance(worker_trouble_)) {
     std::vector<Member*> workers;

@@ -23,6 +23,8 @@ class SimLoop final : public EventLoop {
 
   // Turns until nothing is ready, due or posted. Returns how many callbacks ran.
   size_t RunUntilIdle();
+  // Something is ready, due or posted again and again, which nobody consumes: it runs no more.
+  bool spins() const { return spins_; }
   std::optional<absl::Duration> NextDeadline() const { return timers_.NextDeadline(); }
 
   void Post(Task task) override { tasks_.Push(std::move(task)); }
@@ -48,6 +50,7 @@ class SimLoop final : public EventLoop {
   TaskQueue tasks_;
   TimerQueue timers_;
   std::map<int, std::shared_ptr<FdCallback>> watches_;
+  bool spins_ = false;
 };
 
 }  // namespace monarch::sim
