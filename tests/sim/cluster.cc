@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -109,6 +110,15 @@ void Cluster::CrashDaemon(int index) {
   world_->Trace("host ", index, ": daemon crashes");
   ledger_.Doubt(index);
   host.daemon.reset();
+  // What has lost its launcher, too, is out of everybody's reach.
+  std::set<std::string> launched;
+  for (const auto& process : host.table->all()) {
+    if (process->alive() && dynamic_cast<SimLauncher*>(process.get()) != nullptr)
+      launched.insert(process->mark());
+  }
+  for (const auto& process : host.table->all()) {
+    if (!process->mark().empty() && !launched.contains(process->mark())) process->Die(0, 9);
+  }
 }
 
 void Cluster::StopDaemon(int index) {
@@ -153,6 +163,7 @@ void Cluster::KillLauncher(int index) {
       launchers.push_back(process.get());
   }
   if (launchers.empty()) return;
+  ledger_.OnLauncherKilled(index);
   Process* victim = launchers[world_->random().Below(launchers.size())];
   world_->Trace("host ", index, ": launcher ", victim->pid(), " is killed");
   victim->Die(0, 9);

@@ -37,6 +37,7 @@ void Ledger::OnNotice(Member& receiver, const ProcAddress& dead, const FailureEv
   world_->Trace(receiver.address().ToString(), " hears of ", dead.ToString(), ": ", event.Summary());
   if (count > 1)
     world_->Violate(receiver.address().ToString(), " is told of the death of ", dead.ToString(), " again");
+  told_.try_emplace({dead, receiver.host()}, world_->Now());
   const auto found = lives_.find(dead);
   // What it sent before was sent.
   if (found != lives_.end() && found->second.died && !doubted(found->second.process->host()) &&
@@ -48,9 +49,11 @@ void Ledger::OnNotice(Member& receiver, const ProcAddress& dead, const FailureEv
       world_->Violate(receiver.address().ToString(), " has ", came, " frames of ", sent, " of ",
                       dead.ToString(), " when it is told of its death");
   }
-  if (found == lives_.end())
-    return world_->Violate(receiver.address().ToString(), " is told of ", dead.ToString(),
-                           ", that never was");
+  if (found == lives_.end()) {
+    if (!without_launcher_.contains(receiver.host()) && !doubted(receiver.host()))
+      world_->Violate(receiver.address().ToString(), " is told of ", dead.ToString(), ", that never was");
+    return;
+  }
   if (found->second.died) return;
   const bool host_lost = event.kind == FailureKind::kUnreachable || event.kind == FailureKind::kStopped;
   if (!host_lost || !doubted(found->second.process->host()))
@@ -165,6 +168,9 @@ void Ledger::CheckNotices(const Member& receiver) {
   for (const ProcAddress& address : due) {
     const Life& life = lives_.at(address);
     if (!life.died || *life.died <= *own.welcomed || life.process->is_client()) continue;
+    // It was unreachable before, and the receiver came later.
+    const auto told = told_.find({address, receiver.host()});
+    if (told != told_.end() && told->second < *own.welcomed) continue;
     const auto notice = receiver.notices().find(address);
     if (notice == receiver.notices().end() || notice->second.dead == 0)
       world_->Violate(receiver.address().ToString(), " was not told of the death of ", address.ToString());

@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/failure_event.h"
@@ -61,6 +62,8 @@ class Ledger {
   void OnEarlyDetail(const Member& receiver, const ProcAddress& dead);
   // A host that others may have taken for dead, now or before: its living may be called unreachable.
   void Doubt(int host) { doubted_.insert(host); }
+  // Its launcher is killed: what it was ordered to start may never have been.
+  void OnLauncherKilled(int host) { without_launcher_.insert(host); }
   // No trouble but with processes: what is asked for has to be done in its time.
   void set_calm(bool calm) { calm_ = calm; }
   bool doubted(int host) const { return doubted_.contains(host); }
@@ -90,6 +93,9 @@ class Ledger {
   World* const world_;
   std::map<ProcAddress, Life> lives_;
   std::set<int> doubted_;
+  std::set<int> without_launcher_;
+  // When somebody on that host was first told of the death.
+  std::map<std::pair<ProcAddress, int>, absl::Duration> told_;
   bool calm_ = false;
   size_t frames_ = 0;
   std::vector<std::unique_ptr<Spawn>> spawns_;
