@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/status_macros.h"
 #include "daemon/launcher/process_stat.h"
 #include "daemon/native_connection.h"
 #include "message/doorbell.h"
@@ -17,7 +18,6 @@ namespace monarch {
 namespace {
 
 constexpr absl::Duration kWindow = absl::Milliseconds(200);
-constexpr absl::Duration kOld = absl::Seconds(1);
 constexpr size_t kChannelBytesMax = 64;
 
 // Counts of the kernel's scheduler, in nanoseconds.
@@ -71,6 +71,7 @@ void AddFound(const Seen& seen, const Activity& activity, ActivityState state,
   found.actor = ActorAddress{seen.proc, activity.actor};
   found.pid = seen.pid;
   found.method = ToUtf8(activity.method);
+  found.began = absl::Nanoseconds(activity.began_ns);
   found.age = AgeOf(activity.began_ns);
   found.state = state;
   if (state == ActivityState::kWaiting) found.wait_channel = ReadWaitChannel(seen.pid, activity.tid);
@@ -103,23 +104,20 @@ void LookAgain(const Seen& seen, absl::Duration window, std::vector<ActorActivit
 }
 
 // Nothing for one that is idle.
-std::optional<Seen> Look(const ProcRecord& record, std::vector<ActorActivity>* out) {
-  if (record.is_client || !record.alive() || !record.introduced()) return std::nullopt;
-  absl::StatusOr<ScopedFd> fd = record.shared.doorbell.Dup();
-  if (!fd.ok()) return std::nullopt;
-  absl::StatusOr<Doorbell> pages = Doorbell::AttachPages(*std::move(fd));
+std::optional<Seen> Look(const ProcRecord& record, absl::Duration old, std::vector<ActorActivity>* out) {
+  absl::StatusOr<Doorbell> pages = PagesOf(record);
   if (!pages.ok()) return std::nullopt;
   Seen seen{record.description.address, record.description.pid, *std::move(pages), std::nullopt, {}};
   for (Activity& activity : seen.pages.Activities()) {
     if (activity.began_ns == 0) continue;
-    if (AgeOf(activity.began_ns) < kOld) {
+    if (AgeOf(activity.began_ns) < old) {
       AddFound(seen, activity, ActivityState::kUnknown, out);
     } else {
       seen.old.push_back({std::move(activity), std::nullopt});
     }
   }
   if (seen.old.empty()) return std::nullopt;
-  for (Seen::Old& old : seen.old) old.before = ReadTimes(seen.pid, old.activity.tid);
+  for (Seen::Old& one : seen.old) one.before = ReadTimes(seen.pid, one.activity.tid);
   seen.main_before = ReadTimes(seen.pid, seen.pid);
   if (record.connection) record.connection->Answer(0, ControlType::kAskInterpreter);
   return seen;
@@ -127,14 +125,19 @@ std::optional<Seen> Look(const ProcRecord& record, std::vector<ActorActivity>* o
 
 }  // namespace
 
-void ProbeActivities(EventLoop* loop, const std::vector<const ProcTable*>& tables,
+absl::StatusOr<Doorbell> PagesOf(const ProcRecord& record) {
+  if (!record.alive() || !record.introduced())
+    return absl::FailedPreconditionError("activities: the process is not there");
+  MONARCH_ASSIGN_OR_RETURN(ScopedFd fd, record.shared.doorbell.Dup());
+  return Doorbell::AttachPages(std::move(fd));
+}
+
+void ProbeActivities(EventLoop* loop, const std::vector<const ProcRecord*>& records, absl::Duration old,
                      absl::AnyInvocable<void(std::vector<ActorActivity>)> done) {
   std::vector<ActorActivity> found;
   auto seen = std::make_shared<std::vector<Seen>>();
-  for (const ProcTable* table : tables) {
-    for (const auto& [proc, record] : table->all()) {
-      if (std::optional<Seen> one = Look(record, &found)) seen->push_back(*std::move(one));
-    }
+  for (const ProcRecord* record : records) {
+    if (std::optional<Seen> one = Look(*record, old, &found)) seen->push_back(*std::move(one));
   }
   if (seen->empty()) return done(std::move(found));
   loop->RunAfter(

@@ -37,8 +37,10 @@ ActivityState StateOf(const ActivityFacts& facts);
 struct ActorActivity {
   ActorAddress actor;
   int64_t pid = 0;
-  std::string method;  // UTF-8; its first bytes
+  std::string method;    // UTF-8; its first bytes
+  absl::Duration began;  // CLOCK_MONOTONIC, as its process says; the handler is known by it
   absl::Duration age;
+  bool hung = false;                              // told to its owner
   ActivityState state = ActivityState::kUnknown;  // looked at only when it is a second old
   std::string wait_channel;                       // where it sleeps in the kernel; "" if not known
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 
@@ -25,6 +26,7 @@ size_t BytesOf(const FailureEvent& event) {
 
 size_t BytesOf(const EventLog::Entry& entry) {
   size_t bytes = entry.failure ? BytesOf(*entry.failure) : 0;
+  if (entry.hang) bytes += sizeof(*entry.hang) + entry.hang->method.size() + entry.hang->wait_channel.size();
   for (const EventLog::LostActor& actor : entry.lost_actors) {
     bytes += sizeof(actor) + actor.mesh.size() + actor.actor_class.size();
   }
@@ -36,12 +38,38 @@ size_t BytesOf(const EventLog::Entry& entry) {
 void EventLog::Add(std::string session, std::string what, std::optional<FailureEvent> failure,
                    std::vector<LostActor> lost_actors) {
   if (lost_actors.size() > kLostActorsMax) lost_actors.resize(kLostActorsMax);
-  Entry entry{next_cursor_++,
-              std::move(session),
-              std::move(what),
-              std::move(failure),
-              absl::ToUnixMillis(WallTime()),
-              std::move(lost_actors)};
+  Entry entry;
+  entry.session = std::move(session);
+  entry.what = std::move(what);
+  entry.failure = std::move(failure);
+  entry.lost_actors = std::move(lost_actors);
+  Append(std::move(entry));
+}
+
+void EventLog::AddHang(const std::string& session, const HangNotice& notice) {
+  Entry entry;
+  entry.session = session;
+  entry.what = notice.hang.recovered ? "actor_recovered" : "actor_hung";
+  entry.failure = notice.event;
+  entry.hang = notice.hang;
+  if (notice.hang.recovered) {
+    const auto told = std::find_if(entries_.rbegin(), entries_.rend(), [&](const Entry& one) {
+      return one.what == "actor_hung" && one.session == session && one.failure->actor == notice.event.actor &&
+             one.recovered_after == absl::ZeroDuration();
+    });
+    if (told != entries_.rend()) {
+      bytes_ -= BytesOf(*told);
+      told->recovered_after = std::max(notice.hang.age, absl::Nanoseconds(1));
+      absl::StrAppend(&told->failure->reason, "; ", notice.hang.Text());
+      bytes_ += BytesOf(*told);
+    }
+  }
+  Append(std::move(entry));
+}
+
+void EventLog::Append(Entry entry) {
+  entry.cursor = next_cursor_++;
+  entry.unix_ms = absl::ToUnixMillis(WallTime());
   const size_t bytes = BytesOf(entry);
   while (!entries_.empty() && (entries_.size() == entries_max_ || bytes_ + bytes > bytes_max_)) DropOldest();
   bytes_ += bytes;

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
+#include "absl/time/time.h"
 #include "base/failure_event.h"
+#include "message/hang_notice.h"
 
 namespace monarch {
 
@@ -29,6 +31,8 @@ class EventLog {
     std::optional<FailureEvent> failure;
     int64_t unix_ms = 0;
     std::vector<LostActor> lost_actors;  // of "proc_ended", a bounded number of them
+    std::optional<Hang> hang;            // of "actor_hung" and "actor_recovered"
+    absl::Duration recovered_after;      // of "actor_hung", once that is known
   };
   struct Batch {
     uint64_t missed = 0;  // dropped since `after`
@@ -45,6 +49,8 @@ class EventLog {
   // More is known of the end of the process that `failure` is about: its entry holds that from now on. Who
   // has read the entry is not told. Nothing if there is none.
   void Complete(const std::string& session, const FailureEvent& failure);
+  // A handler that is hung; or that such a one has ended: then its entry says so, too.
+  void AddHang(const std::string& session, const HangNotice& notice);
   const std::deque<Entry>& entries() const { return entries_; }
   // At most `entries_max` entries behind cursor `after`.
   Batch Read(uint64_t after, size_t entries_max) const;
@@ -55,6 +61,7 @@ class EventLog {
   void Unsubscribe(uint64_t id) { subscribers_.erase(id); }
 
  private:
+  void Append(Entry entry);
   void DropOldest();
 
   const size_t entries_max_;

@@ -75,4 +75,27 @@ TEST_CASE("SubscribersHearOfNews") {
   CHECK(heard == 1);
 }
 
+TEST_CASE("TheEndOfAHungHandlerIsAnEventAndStandsAtItsBeginning") {
+  EventLog log(10);
+  HangNotice notice;
+  notice.event.kind = FailureKind::kHung;
+  notice.event.actor = {ProcAddress{HostId(Id128{1, 2}), 3, 1}, 4};
+  notice.hang = {"train", absl::Seconds(60), "waiting", "", false};
+  notice.event.reason = notice.hang.Text();
+  log.AddHang("other", notice);
+  log.AddHang("s", notice);
+  notice.hang = {"train", absl::Seconds(71), "", "", true};
+  notice.event.reason = notice.hang.Text();
+  log.AddHang("s", notice);
+  const auto entries = log.Read(0, 10).entries;
+  REQUIRE(entries.size() == 3);
+  CHECK(entries[0].recovered_after == absl::ZeroDuration());
+  CHECK(entries[1].what == "actor_hung");
+  CHECK(entries[1].recovered_after == absl::Seconds(71));
+  CHECK(entries[1].failure->reason ==
+        "train has been at work for 60.0 s: waiting; train has ended after 71.0 s");
+  CHECK(entries[2].what == "actor_recovered");
+  CHECK(entries[2].failure->reason == "train has ended after 71.0 s");
+}
+
 }  // namespace monarch

@@ -50,6 +50,8 @@ Session::Session(DaemonContext* context, const SessionIdentity& identity, OpenCo
       procs_(kTombstonesMax),
       introducer_(static_cast<uint32_t>(context->limits.ring_links_max)),
       pauses_(static_cast<size_t>(context->limits.relay_pause_bytes)),
+      hangs_(context->loop, &procs_,
+             [this](const ActorAddress& actor, const Hang& hang) { OnHang(actor, hang); }),
       spawner_(this, absl::Milliseconds(context->limits.spawn_phase_ms)),
       stopper_(this),
       hosts_(context, id_, this),
@@ -200,6 +202,9 @@ absl::Status Session::OnControl(ProcRecord& record, const ControlMessage& messag
       return OnActorUp(record, message.body);
     case ControlType::kActorDown:
       return OnActorDown(record, message.body);
+    case ControlType::kHandlerEnded:
+      hangs_.OnHandlerEnded();
+      return absl::OkStatus();
     case ControlType::kGoodbye:
       if (!record.is_client) break;
       goodbye_ = message.request;
@@ -346,6 +351,7 @@ absl::Status Session::OnActorUp(ProcRecord& record, const Value& body) {
   // Only the listing is incomplete then; the process has a limit of its own.
   if (record.actors_up >= context_->limits.actors_per_proc_max) return absl::OkStatus();
   ++record.actors_up;
+  hangs_.Watch(entry.address, absl::Milliseconds(body["hung_after_ms"].AsInt().value_or(0)));
   actors_.emplace(entry.address, std::move(entry));
   return absl::OkStatus();
 }
@@ -364,7 +370,9 @@ void Session::ListFailed(ActorRecord* actor) {
 
 absl::Status Session::OnActorDown(ProcRecord& record, const Value& body) {
   MONARCH_ASSIGN_OR_RETURN(const int64_t actor, body["actor"].AsInt());
-  const auto found = actors_.find(ActorAddress{record.description.address, static_cast<uint64_t>(actor)});
+  const ActorAddress address{record.description.address, static_cast<uint64_t>(actor)};
+  const auto found = actors_.find(address);
+  hangs_.Forget(address);
   FailureEvent event;
   event.kind = FailureKind::kStopped;
   if (!body["event"].is_nil()) {

@@ -16,6 +16,7 @@
 #include "base/scoped_fd.h"
 #include "daemon/adoption.h"
 #include "daemon/daemon_context.h"
+#include "daemon/hang_watch.h"
 #include "daemon/introducer.h"
 #include "daemon/launcher_link.h"
 #include "daemon/native_connection.h"
@@ -92,6 +93,7 @@ class Session : public NativeConnection::Handler,
   void SetHomeControl(ScopedFd socket) { hosts_.SetHomeControl(std::move(socket)); }
   const ProcAddress& client_address() const { return client_address_; }
   const std::map<ActorAddress, ActorRecord>& actors() const { return actors_; }
+  const HangWatch& hangs() const { return hangs_; }
 
  private:
   // What both kinds begin with.
@@ -117,6 +119,7 @@ class Session : public NativeConnection::Handler,
   void DeliverFrame(RelayFrame frame) override;
   void TellLocal(const ProcAddress& to, const ControlMessage& message) override;
   void OnRemoteEnd(ControlType type, const ProcAddress& proc, const FailureEvent& event) override;
+  void OnRemoteHang(const HangNotice& notice) override;
   void OnHomeGone(const std::string& why) override;
   void OnHostsEnded() override;
   void SpawnOn(const HostId& host, SpawnRequest request, SpreadSpawns::Reply reply) override;
@@ -142,6 +145,7 @@ class Session : public NativeConnection::Handler,
   absl::Status OnActorUp(ProcRecord& record, const Value& body);
   void ListFailed(ActorRecord* actor);
   absl::Status OnActorDown(ProcRecord& record, const Value& body);
+  void OnHang(const ActorAddress& actor, const Hang& hang);
   absl::Status OnFrame(ProcRecord& record, std::string packet);
   void ResumeSenders(const ProcRecord& receiver, size_t waiting_bytes);
 
@@ -188,6 +192,7 @@ class Session : public NativeConnection::Handler,
   std::multimap<uint64_t, ProcAddress> remote_waiting_;             // peer -> asker on another host
   std::map<ActorAddress, ActorRecord> actors_;
   std::deque<ActorAddress> failed_actors_;
+  HangWatch hangs_;
   std::unique_ptr<LauncherLink> launcher_;
   Spawner spawner_;
   Stopper stopper_;

@@ -26,6 +26,7 @@ bool MayTravel(ControlType type) {
     case ControlType::kUndelivered:
     case ControlType::kRelayPause:
     case ControlType::kRelayResume:
+    case ControlType::kHung:
       return true;
     default:
       return false;
@@ -269,6 +270,8 @@ absl::Status SessionHosts::OnLinkControl(PeerLink& link, const ControlMessage& m
       return OnToProc(from, message);
     case ControlType::kProcUp:
       return OnProcUp(from, message);
+    case ControlType::kHung:
+      return OnHang(from, message);
     case ControlType::kGoodbye: {
       const std::string reason = message.body["reason"].AsString().value_or("no reason given");
       if (is_guest_) {
@@ -314,6 +317,21 @@ absl::Status SessionHosts::OnToProc(Remote& from, const ControlMessage& message)
   // A guest passes nothing on.
   if (to.host != context_->host && (route == nullptr || route == &from)) return absl::OkStatus();
   Tell(to, {inner, 0, message.body["body"]});
+  return absl::OkStatus();
+}
+
+void SessionHosts::TellHang(const HangNotice& notice) {
+  const ControlMessage message{ControlType::kHung, 0, ToValue(notice)};
+  if (!is_guest_ || notice.owner.proc.host == context_->host) Tell(notice.owner.proc, message);
+  if (is_guest_ && !hosts_.empty()) hosts_.begin()->second->link->Send(message);
+}
+
+absl::Status SessionHosts::OnHang(const Remote& from, const ControlMessage& message) {
+  MONARCH_ASSIGN_OR_RETURN(const HangNotice notice, HangNoticeFromValue(message.body));
+  if (is_guest_ || notice.event.actor.proc.host != from.host.host)
+    return absl::PermissionDeniedError("hang: of an actor of another host");
+  local_->OnRemoteHang(notice);
+  if (notice.owner.proc.host != from.host.host) Tell(notice.owner.proc, message);
   return absl::OkStatus();
 }
 

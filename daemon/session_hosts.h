@@ -13,6 +13,7 @@
 #include "daemon/peer_link.h"
 #include "daemon/process_types.h"
 #include "daemon/relay.h"
+#include "message/hang_notice.h"
 
 namespace monarch {
 
@@ -40,6 +41,8 @@ class SessionHosts : public PeerLink::Events {
     virtual void TellLocal(const ProcAddress& to, const ControlMessage& message) = 0;
     // kProcDead or kProcDetail of a process of another host.
     virtual void OnRemoteEnd(ControlType type, const ProcAddress& proc, const FailureEvent& event) = 0;
+    // Of an actor on another host; its owner is told by others.
+    virtual void OnRemoteHang(const HangNotice& notice) = 0;
     // Only where the session is a guest: its home has gone, or wants it to end.
     virtual void OnHomeGone(const std::string& why) = 0;
     // All that EndAll waited for is over.
@@ -72,6 +75,8 @@ class SessionHosts : public PeerLink::Events {
   absl::StatusOr<bool> SendFrame(RelayFrame& frame);
   // A message for a process anywhere.
   void Tell(const ProcAddress& to, const ControlMessage& message);
+  // Of an actor of this host: to its owner, and, for its log, to the home.
+  void TellHang(const HangNotice& notice);
   void TellProcUp(const ProcDescription& proc, const ActorAddress& owner);
   // To all hosts, of a process of this one.
   void Broadcast(ControlType type, const ProcAddress& proc, const FailureEvent& event);
@@ -116,6 +121,7 @@ class SessionHosts : public PeerLink::Events {
 
   absl::Status OnEnd(Remote& from, const ControlMessage& message);
   absl::Status OnToProc(Remote& from, const ControlMessage& message);
+  absl::Status OnHang(const Remote& from, const ControlMessage& message);
   absl::Status OnProcUp(Remote& from, const ControlMessage& message);
   Remote* Route(const HostId& host) const;
   Remote& OwnerOf(const PeerLink& link) const;

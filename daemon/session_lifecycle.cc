@@ -291,6 +291,7 @@ void Session::Die(uint64_t proc, const ProcExit& exit) {
   }
   context_->events->Add(id_.ToHex(), "proc_ended", event, std::move(lost));
   actors_.erase(first, end);
+  hangs_.ForgetProc(address);
   spawner_.OnDied(*record, event, context_->loop->Now());
   if (!exit.confirmed) {
     StopMachine::Plan plan;

@@ -59,6 +59,8 @@ bool IsKnownType(uint16_t type) {
     case ControlType::kLifeline:
     case ControlType::kRelayed:
     case ControlType::kAskInterpreter:
+    case ControlType::kHandlerEnded:
+    case ControlType::kHung:
     case ControlType::kPeerHello:
     case ControlType::kPeerWelcome:
     case ControlType::kFrameBegin:

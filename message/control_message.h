@@ -37,6 +37,8 @@ enum class ControlType : uint16_t {
   kRelayResume = 18,  // daemon -> process: {peer}: go on
   kRelayed = 19,      // daemon -> process: {peer, offset}: that block was read for that receiver
   kAskInterpreter = 20,  // daemon -> worker: see whether its interpreter can be had
+  kHandlerEnded = 24,  // process -> daemon: {}: a handler that it watches (Doorbell::WatchActivity) has ended
+  kHung = 25,          // daemon -> process, host -> home: a HangNotice; nothing has failed
   // daemon <-> launcher
   kSetup = 32,   // fds: client's pidfd, stdout, stderr[, output stream]
   kLaunch = 33,  // fd: the worker's end of its native control socket

@@ -75,7 +75,7 @@ TEST_CASE("ControlRefusesUnknownTypes") {
     std::string packet = *EncodeControl({static_cast<ControlType>(type), 0, Value()});
     known += DecodeControl(packet).ok() ? 1 : 0;
   }
-  CHECK(known == 43);
+  CHECK(known == 45);
 }
 
 TEST_CASE("ControlRefusesBodiesThatAreNoMap") {

@@ -46,6 +46,12 @@ timespec RelativeTimeout(absl::Duration timeout) {
   return absl::ToTimespec(std::clamp(timeout, absl::ZeroDuration(), absl::Hours(24) * 3650));
 }
 
+// Without a system call each time. Of a forked child it is its parent's, which nobody asks for.
+int32_t ThisThread() {
+  thread_local const int32_t tid = gettid();
+  return tid;
+}
+
 // Writing to anything but an eventfd could block its writer for ever.
 absl::Status CheckIsEventfd(int fd) {
   char target[64];
@@ -96,6 +102,7 @@ Doorbell::Header* Doorbell::header() const {
   static_assert(offsetof(Header, news) == 64 && offsetof(Header, words) == 128);
   static_assert(offsetof(Header, actors) == 128 + 4 * kWaitWords);
   static_assert(offsetof(Header, callers) == 128 + 12 * kWaitWords);
+  static_assert(offsetof(Header, shown) == 128 + 12 * kWaitWords + 4 * kRingBits);
   static_assert(kHeaderAt + sizeof(Header) <= kSlotsAt);
   return reinterpret_cast<Header*>(mapping_.data() + kHeaderAt);
 }
@@ -149,31 +156,38 @@ uint32_t Doorbell::WordOf(uint64_t actor, uint32_t hint) const {
 
 void Doorbell::RegisterActor(uint32_t word, uint64_t actor) {
   MONARCH_CHECK(word != kServiceWord && word < kWaitWords);
-  if (actor != 0) {
-    SetActivity(word, "", 0);
-    slots()[word].tid.store(gettid(), std::memory_order_relaxed);
-  }
+  static_cast<void>(SetActivity(word, 0, "", 0));
+  if (actor != 0) slots()[word].tid.store(ThisThread(), std::memory_order_relaxed);
   const uint64_t before = header()->actors[word].exchange(actor);
   if (before == 0 && actor != 0) header()->actor_count.fetch_add(1);
   if (before != 0 && actor == 0) header()->actor_count.fetch_sub(1);
 }
 
 // A sequence lock with one writer. Release and acquire on each field, for fences are unknown to the thread
-// sanitizer; on x86 they cost nothing.
-void Doorbell::SetActivity(uint32_t word, std::string_view method, int64_t began_ns) {
+// sanitizer; on x86 they cost nothing. For the same reason the look at `watched` is not ordered behind the
+// stores: who watches looks again after a while.
+bool Doorbell::SetActivity(uint32_t word, uint64_t actor, std::string_view method, int64_t began_ns) {
   MONARCH_CHECK(word != kServiceWord && word < kWaitWords);
   Slot& slot = slots()[word];
+  // An idle thread that has shown nothing leaves the slot's page alone: it may not exist yet.
+  if (began_ns == 0 && !HasBit(header()->shown, word)) return false;
   if (began_ns == 0) {
     slot.began_ns.store(0, std::memory_order_release);
-    return;
+  } else {
+    if (!HasBit(header()->shown, word)) SetBit(header()->shown, word);
+    uint64_t text[kActivityTextMax / 8] = {};
+    std::memcpy(text, method.data(), std::min(method.size(), sizeof(text)));
+    const uint32_t turn = slot.turn.load(std::memory_order_relaxed) | 1;
+    slot.turn.store(turn, std::memory_order_relaxed);
+    slot.began_ns.store(began_ns, std::memory_order_release);
+    slot.tid.store(ThisThread(), std::memory_order_release);
+    slot.actor.store(actor, std::memory_order_release);
+    for (size_t i = 0; i < std::size(text); ++i) slot.text[i].store(text[i], std::memory_order_release);
+    slot.turn.store(turn + 1, std::memory_order_release);
   }
-  uint64_t text[kActivityTextMax / 8] = {};
-  std::memcpy(text, method.data(), std::min(method.size(), sizeof(text)));
-  const uint32_t turn = slot.turn.load(std::memory_order_relaxed) | 1;
-  slot.turn.store(turn, std::memory_order_relaxed);
-  slot.began_ns.store(began_ns, std::memory_order_release);
-  for (size_t i = 0; i < std::size(text); ++i) slot.text[i].store(text[i], std::memory_order_release);
-  slot.turn.store(turn + 1, std::memory_order_release);
+  if (!HasBit(header()->watched, word)) return false;
+  const uint64_t bit = uint64_t{1} << (word % 64);
+  return (header()->watched[word / 64].fetch_and(~bit) & bit) != 0;
 }
 
 std::optional<Activity> Doorbell::ReadSlot(uint32_t word) const {
@@ -182,7 +196,9 @@ std::optional<Activity> Doorbell::ReadSlot(uint32_t word) const {
   for (int i = 0; i < kTries; ++i) {
     const uint32_t turn = slot.turn.load(std::memory_order_acquire);
     Activity found;
-    found.tid = slot.tid.load(std::memory_order_relaxed);
+    found.word = word;
+    found.tid = slot.tid.load(std::memory_order_acquire);
+    found.actor = slot.actor.load(std::memory_order_acquire);
     uint64_t text[kActivityTextMax / 8];
     for (size_t at = 0; at < std::size(text); ++at) text[at] = slot.text[at].load(std::memory_order_acquire);
     found.began_ns = slot.began_ns.load(std::memory_order_acquire);
@@ -197,13 +213,17 @@ std::optional<Activity> Doorbell::ReadSlot(uint32_t word) const {
 std::vector<Activity> Doorbell::Activities() const {
   std::vector<Activity> out;
   for (uint32_t word = kServiceWord + 1; word < kWaitWords; ++word) {
-    // Slots of words without an actor are not touched: their pages do not exist yet.
-    const uint64_t actor = header()->actors[word].load(std::memory_order_acquire);
-    if (actor == 0) continue;
+    // Slots of words without either are not touched: their pages do not exist yet.
+    const uint64_t bound = header()->actors[word].load(std::memory_order_acquire);
+    if (bound == 0 && !HasBit(header()->shown, word)) continue;
     std::optional<Activity> activity = ReadSlot(word);
-    if (!activity.has_value() || header()->actors[word].load() != actor) continue;
-    activity->actor = actor;
-    if (activity->began_ns == 0) activity->method.clear();
+    if (!activity.has_value() || header()->actors[word].load() != bound) continue;
+    if (activity->began_ns == 0) {
+      if (bound == 0) continue;
+      activity->actor = bound;
+      activity->method.clear();
+    }
+    if (activity->actor == 0 || (bound != 0 && activity->actor != bound)) continue;
     out.push_back(*std::move(activity));
   }
   return out;

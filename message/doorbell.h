@@ -25,14 +25,15 @@ inline constexpr size_t kDoorbellBytes = 21 * 4096;
 // one futex wake.
 enum WaitState : uint32_t { kRun = 0, kFutex = 1 };
 
-// What the actor of a wait word is at work on. Plain data.
+// What an actor is at work on, as shown on the word of its thread. Plain data.
 struct Activity {
   uint64_t actor = 0;
-  int32_t tid = 0;       // of the actor's thread
+  uint32_t word = 0;
+  int32_t tid = 0;       // of the thread
   int64_t began_ns = 0;  // CLOCK_MONOTONIC, some milliseconds exact; 0: idle
   std::string method;    // its first kActivityTextMax bytes
 };
-inline constexpr size_t kActivityTextMax = 48;
+inline constexpr size_t kActivityTextMax = 40;
 
 // The shared pages of one process, as laid out in WIRE.md ("Doorbell"): life-line page, bell_waiters, news
 // bits, wait words, activities. Written by the owner and by its session's processes; all content but the
@@ -101,16 +102,22 @@ class Doorbell {
   // Drains the bell's counter after epoll said it is readable.
   void ClearBell();
 
-  // The actor of `word` is in `method` since then; 0: it is idle. On its thread. No system call.
-  void SetActivity(uint32_t word, std::string_view method, int64_t began_ns);
+  // The thread of `word`, which calls, runs `actor`, which is in `method` since then; 0: it is idle. No
+  // system call. True: WatchHandler asked to be told of what it was in before.
+  bool SetActivity(uint32_t word, uint64_t actor, std::string_view method, int64_t began_ns);
 
   // Somebody asks for the interpreter since then; 0: he got it.
   void SetInterpreterAsked(int64_t since_ns) { header()->interpreter_asked_ns.store(since_ns); }
 
   // --- for the daemon ---
   int64_t interpreter_asked_ns() const { return header()->interpreter_asked_ns.load(); }
-  // The actors that have words. One that begins something else meanwhile may be left out.
+  // The actors that have words of their own, and those at work on a thread of a pool. One that begins
+  // something else meanwhile may be left out.
   std::vector<Activity> Activities() const;
+  // The next SetActivity of the word's thread says so, once. One at the same moment may not.
+  void WatchHandler(uint32_t word) {
+    if (word < kWaitWords) SetBit(header()->watched, word);
+  }
 
   // The life-line's page, at offset 0 of the memfd.
   uint8_t* lifeline_page() const { return mapping_.data(); }
@@ -128,15 +135,24 @@ class Doorbell {
     std::atomic<uint32_t> words[kWaitWords];
     std::atomic<uint64_t> actors[kWaitWords];  // actors[i] sleeps on words[i]
     std::atomic<uint32_t> callers[kRingBits];
+    std::atomic<uint64_t> shown[kWaitWords / 64];    // words that have shown an activity
+    std::atomic<uint64_t> watched[kWaitWords / 64];  // words whose next change is waited for
   };
   // One cache line. `turn` is odd while the rest changes.
   struct Slot {
     std::atomic<uint32_t> turn;
     std::atomic<int32_t> tid;
     std::atomic<int64_t> began_ns;
+    std::atomic<uint64_t> actor;
     std::atomic<uint64_t> text[kActivityTextMax / 8];  // padded with 0
   };
   bool WakeSleeper(uint32_t word);
+  static void SetBit(std::atomic<uint64_t>* bits, uint32_t bit) {
+    bits[bit / 64].fetch_or(uint64_t{1} << (bit % 64));
+  }
+  static bool HasBit(const std::atomic<uint64_t>* bits, uint32_t bit) {
+    return (bits[bit / 64].load(std::memory_order_relaxed) >> (bit % 64) & 1) != 0;
+  }
   static bool TakeBits(std::atomic<uint64_t>* bits, uint64_t* out);
   Header* header() const;  // behind the life-line's page
   Slot* slots() const;     // one for each word

@@ -357,21 +357,54 @@ TEST_CASE("ActivitiesAreThoseOfActorsWithAWordAndCostNoSystemCall") {
   CHECK(daemon.Activities()[0].tid == gettid());
   CHECK(daemon.Activities()[0].began_ns == 0);
   const Cost cost;
-  owner.SetActivity(kWord, "train", 1234);
+  CHECK_FALSE(owner.SetActivity(kWord, 42, "train", 1234));
   CHECK(cost.wakes() + cost.bells() == 0);
   CHECK(daemon.Activities()[0].began_ns == 1234);
   CHECK(daemon.Activities()[0].method == "train");
-  owner.SetActivity(kWord, std::string(2 * kActivityTextMax, 'x'), 1235);
+  CHECK_FALSE(owner.SetActivity(kWord, 42, std::string(2 * kActivityTextMax, 'x'), 1235));
   CHECK(daemon.Activities()[0].method == std::string(kActivityTextMax, 'x'));
-  owner.SetActivity(kWord, "", 0);
+  CHECK_FALSE(owner.SetActivity(kWord, 42, "", 0));
   CHECK(daemon.Activities()[0].began_ns == 0);
   CHECK(daemon.Activities()[0].method.empty());
   // Who comes next on that word has nothing to do with the one before.
-  owner.SetActivity(kWord, "train", 1236);
+  CHECK_FALSE(owner.SetActivity(kWord, 42, "train", 1236));
   owner.RegisterActor(kWord, 0);
   CHECK(daemon.Activities().empty());
   owner.RegisterActor(kWord, 43);
   CHECK(daemon.Activities()[0].began_ns == 0);
+}
+
+TEST_CASE("AnActorOnAThreadOfAPoolIsSeenWhileItIsAtWork") {
+  Doorbell owner = Make();
+  Doorbell daemon = Doorbell::AttachPages(Dup(owner.memfd())).value();
+  CHECK_FALSE(owner.SetActivity(kWord, 50, "", 0));
+  CHECK(daemon.Activities().empty());
+  CHECK_FALSE(owner.SetActivity(kWord, 50, "push", 7));
+  REQUIRE(daemon.Activities().size() == 1);
+  CHECK(daemon.Activities()[0].actor == 50);
+  CHECK(daemon.Activities()[0].tid == gettid());
+  CHECK(daemon.Activities()[0].method == "push");
+  CHECK_FALSE(owner.SetActivity(kWord, 51, "pull", 8));
+  REQUIRE(daemon.Activities().size() == 1);
+  CHECK(daemon.Activities()[0].actor == 51);
+  CHECK_FALSE(owner.SetActivity(kWord, 51, "", 0));
+  CHECK(daemon.Activities().empty());
+}
+
+TEST_CASE("TheEndOfAHandlerThatIsWatchedIsSaidOnce") {
+  Doorbell owner = Make();
+  Doorbell daemon = Doorbell::AttachPages(Dup(owner.memfd())).value();
+  owner.RegisterActor(kWord, 42);
+  CHECK_FALSE(owner.SetActivity(kWord, 42, "train", 1));
+  daemon.WatchHandler(daemon.Activities()[0].word);
+  CHECK_FALSE(owner.SetActivity(kWord + 1, 43, "train", 1));  // another's
+  CHECK(owner.SetActivity(kWord, 42, "", 0));
+  CHECK_FALSE(owner.SetActivity(kWord, 42, "train", 2));
+  // The next call begins without idleness between.
+  daemon.WatchHandler(kWord);
+  CHECK(owner.SetActivity(kWord, 42, "train", 3));
+  CHECK_FALSE(owner.SetActivity(kWord, 42, "", 0));
+  daemon.WatchHandler(kWaitWords);  // of a hostile process: no such word
 }
 
 TEST_CASE("AnActivityIsReadWholeWhileItChanges") {
@@ -381,7 +414,8 @@ TEST_CASE("AnActivityIsReadWholeWhileItChanges") {
   std::atomic<bool> done{false};
   std::thread writer([&] {
     for (int64_t turn = 1; !done; ++turn)
-      owner.SetActivity(kWord, std::string(kActivityTextMax, turn % 2 == 0 ? 'a' : 'b'), turn);
+      static_cast<void>(
+          owner.SetActivity(kWord, 42, std::string(kActivityTextMax, turn % 2 == 0 ? 'a' : 'b'), turn));
   });
   bool mixed = false;
   for (int i = 0; i < 10000; ++i) {

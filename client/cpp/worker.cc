@@ -38,7 +38,13 @@ int RunWorker(const ActorTypes& types) {
       pool.StopAll(task->reason);
       return 0;
     }
-    pool.Add(*std::move(task));
+    if (task->kind == RuntimeTask::Kind::kAskInterpreter) {
+      (*runtime)->InterpreterCame();
+    } else if (task->kind == RuntimeTask::Kind::kHang) {
+      LogWarning("worker", "an actor hangs").With("who", task->hang->event.Summary());
+    } else {
+      pool.Add(*std::move(task));
+    }
   }
 }
 

@@ -3,10 +3,10 @@
 #include <unistd.h>
 
 #include "base/version.h"
-#include "daemon/activity_probe.h"
 #include "daemon/service/failure_keeper.h"
 #include "daemon/service/process_conversion.h"
 #include "daemon/service/unary_answer.h"
+#include "daemon/session_activities.h"
 #include "proto/id_conversion.h"
 
 namespace monarch {
@@ -79,16 +79,16 @@ grpc::ServerUnaryReactor* AdminService::GetTree(grpc::CallbackServerContext* con
                                                 const v1::GetTreeRequest*, v1::GetTreeResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   context_->loop->Post([this, response, answer = UnaryAnswer(reactor)]() mutable {
-    std::vector<const ProcTable*> tables;
+    std::vector<SessionId> listed;
     for (const auto& [id, session] : sessions_->sessions()) {
       FillSession(*context_, *session, response->add_sessions());
-      tables.push_back(&session->procs());
+      listed.push_back(id);
     }
-    ProbeActivities(context_->loop, tables,
-                    [response, answer = std::move(answer)](const std::vector<ActorActivity>& found) mutable {
-                      for (const ActorActivity& one : found) *response->add_activities() = ToProto(one);
-                      answer.Finish(absl::OkStatus());
-                    });
+    ListActivities(context_->loop, sessions_, listed,
+                   [response, answer = std::move(answer)](const std::vector<ActorActivity>& found) mutable {
+                     for (const ActorActivity& one : found) *response->add_activities() = ToProto(one);
+                     answer.Finish(absl::OkStatus());
+                   });
   });
   return reactor;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "daemon/service/process_conversion.h"
 #include "proto/failure_event_conversion.h"
 #include "proto/status_conversion.h"
 
@@ -23,6 +24,7 @@ v1::WatchResponse EntryToProto(const EventLog::Entry& entry) {
   out.set_what(entry.what);
   out.set_unix_ms(entry.unix_ms);
   if (entry.failure) *out.mutable_failure() = ToProto(*entry.failure);
+  if (entry.hang) *out.mutable_hang() = HangToProto(entry);
   return out;
 }
 

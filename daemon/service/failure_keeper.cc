@@ -16,6 +16,7 @@
 #include "base/errno_status.h"
 #include "base/log.h"
 #include "base/scoped_fd.h"
+#include "daemon/service/process_conversion.h"
 #include "proto/failure_event_conversion.h"
 #include "proto/failure_file.h"
 
@@ -62,12 +63,15 @@ void RemoveOldest(const std::string& folder) {
 v1::GetFailuresResponse FailuresOf(const EventLog& log) {
   v1::GetFailuresResponse failures;
   for (auto entry = log.entries().rbegin(); entry != log.entries().rend(); ++entry) {
-    // A process that got ready has an event, too: who it is.
-    if (!entry->failure || entry->what == "proc_ready" || entry->failure->is_stop()) continue;
+    // A process that got ready has an event, too: who it is. That a handler has ended stands where it hung.
+    if (!entry->failure || entry->what == "proc_ready" || entry->what == "actor_recovered" ||
+        entry->failure->is_stop())
+      continue;
     v1::FailureRecord* record = failures.add_failures();
     record->set_session(entry->session);
     record->set_unix_ms(entry->unix_ms);
     *record->mutable_event() = ToProto(*entry->failure);
+    if (entry->hang) *record->mutable_hang() = HangToProto(*entry);
     for (const EventLog::LostActor& lost : entry->lost_actors) {
       v1::LostActor* actor = record->add_lost_actors();
       actor->set_mesh(lost.mesh);

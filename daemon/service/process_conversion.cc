@@ -160,6 +160,18 @@ absl::StatusOr<std::vector<ProcAddress>> FromProto(
   return out;
 }
 
+v1::Hang HangToProto(const EventLog::Entry& entry) {
+  v1::Hang out;
+  out.set_method(entry.hang->method);
+  out.set_age_ms(absl::ToInt64Milliseconds(entry.hang->age));
+  out.set_state(entry.hang->state);
+  out.set_wait_channel(entry.hang->wait_channel);
+  const absl::Duration took = entry.hang->recovered ? entry.hang->age : entry.recovered_after;
+  out.set_recovered(took > absl::ZeroDuration());
+  out.set_took_ms(absl::ToInt64Milliseconds(took));
+  return out;
+}
+
 v1::ActorActivity ToProto(const ActorActivity& activity) {
   v1::ActorActivity out;
   *out.mutable_actor() = ToProto(activity.actor);
@@ -168,6 +180,7 @@ v1::ActorActivity ToProto(const ActorActivity& activity) {
   out.set_age_ms(absl::ToInt64Milliseconds(activity.age));
   out.set_state(ActivityStateName(activity.state));
   out.set_wait_channel(activity.wait_channel);
+  out.set_hung(activity.hung);
   return out;
 }
 

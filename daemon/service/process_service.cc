@@ -4,9 +4,9 @@
 
 #include <utility>
 
-#include "daemon/activity_probe.h"
 #include "daemon/service/process_conversion.h"
 #include "daemon/service/unary_answer.h"
+#include "daemon/session_activities.h"
 #include "message/utf8.h"
 #include "proto/control_token.h"
 #include "proto/failure_event_conversion.h"
@@ -118,20 +118,20 @@ grpc::ServerUnaryReactor* ProcessService::ListProcs(grpc::CallbackServerContext*
   context_->loop->Post([loop = context_->loop, sessions = sessions_, peer = FindPeer(*context),
                         with_activities = request->with_activities(), response,
                         answer = UnaryAnswer(reactor)]() mutable {
-    std::vector<const ProcTable*> tables;
+    std::vector<SessionId> listed;
     for (const auto& [id, session] : sessions->sessions()) {
       if (peer && peer->session != id) continue;
-      if (with_activities) tables.push_back(&session->procs());
+      if (with_activities) listed.push_back(id);
       for (const auto& [proc, record] : session->procs().all()) {
         if (!record.is_client) *response->add_procs() = ToProto(record.description);
       }
       for (const ProcDescription& proc : session->RemoteProcs()) *response->add_procs() = ToProto(proc);
     }
-    ProbeActivities(loop, tables,
-                    [response, answer = std::move(answer)](const std::vector<ActorActivity>& found) mutable {
-                      for (const ActorActivity& one : found) *response->add_activities() = ToProto(one);
-                      answer.Finish(absl::OkStatus());
-                    });
+    ListActivities(loop, sessions, listed,
+                   [response, answer = std::move(answer)](const std::vector<ActorActivity>& found) mutable {
+                     for (const ActorActivity& one : found) *response->add_activities() = ToProto(one);
+                     answer.Finish(absl::OkStatus());
+                   });
   });
   return reactor;
 }

@@ -16,14 +16,19 @@ std::string RankText(uint32_t rank, const std::string& label) {
   return label.empty() ? absl::StrCat(rank) : absl::StrCat(rank, " ", Printable(label));
 }
 
-// "train 3m12s waiting" of the actor of a process that has been at work for longest; "": all are idle.
+// "train 3m12s waiting HUNG" of the actor of a process that has been at work for longest, of those that are
+// hung if there are any; "": all are idle.
 using AtWork = std::map<ProcKey, const v1::ActorActivity*>;
+
+bool IsBefore(const v1::ActorActivity& a, const v1::ActorActivity& b) {
+  return a.hung() != b.hung() ? a.hung() : a.age_ms() > b.age_ms();
+}
 
 AtWork OldestOf(const v1::GetTreeResponse& tree) {
   AtWork oldest;
   for (const v1::ActorActivity& one : tree.activities()) {
     const v1::ActorActivity*& entry = oldest[KeyOf(one.actor().proc())];
-    if (entry == nullptr || entry->age_ms() < one.age_ms()) entry = &one;
+    if (entry == nullptr || IsBefore(one, *entry)) entry = &one;
   }
   return oldest;
 }
@@ -33,7 +38,8 @@ std::string AtWorkText(const AtWork& at_work, const v1::ProcAddress& proc) {
   if (found == at_work.end()) return "";
   const v1::ActorActivity& one = *found->second;
   const std::string text = absl::StrCat(Printable(one.method()), " ", FormatAge(one.age_ms()));
-  return one.state().empty() ? text : absl::StrCat(text, " ", Printable(one.state()));
+  return absl::StrCat(text, one.state().empty() ? "" : " ", Printable(one.state()),
+                      one.hung() ? " HUNG" : "");
 }
 
 void AddSession(const std::string& host, const v1::SessionInfo& session, const AtWork& at_work,
@@ -43,7 +49,8 @@ void AddSession(const std::string& host, const v1::SessionInfo& session, const A
   const std::string id = ShortSession(session.session());
   const std::string program = Printable(session.name());
   table->Add({host, absl::StrCat(session.client_pid()), "(client)", "", "running",
-              absl::StrCat(actors[KeyOf(session.client())]), "", id, program});
+              absl::StrCat(actors[KeyOf(session.client())]), AtWorkText(at_work, session.client()), id,
+              program});
   for (const v1::ProcInfo& proc : session.procs()) {
     table->Add({host, absl::StrCat(proc.pid()), Printable(proc.mesh()),
                 RankText(proc.rank(), proc.rank_label()), Printable(proc.phase()),

@@ -75,6 +75,34 @@ TEST_CASE("FormatPs.ShowsTheClientAndItsProcsAndWhatTheyAreAtWorkOnForLongest") 
         "daemon at unix:/run/monarch: no answer within 5s\n");
 }
 
+TEST_CASE("FormatPs.OfAProcessShowsWhatIsHungBeforeWhatIsOlder") {
+  const std::string tree = R"(sessions {
+    name: "x" client { proc: 1 }
+    procs { address { proc: 2 } pid: 7 mesh: "p" phase: "ready" }
+  }
+  activities { actor { proc { proc: 2 } actor: 5 } method: "serve" age_ms: 90000 state: "waiting" }
+  activities { actor { proc { proc: 2 } actor: 6 } method: "train" age_ms: 65000 state: "stopped" hung: true }
+  activities { actor { proc { proc: 1 } actor: 9 } method: "log" age_ms: 200 }
+  )";
+  const std::string text = FormatPs({Answered("/d", "", tree)});
+  CHECK(text.find("train 1m05s stopped HUNG") != std::string::npos);
+  CHECK(text.find("serve") == std::string::npos);
+  CHECK(text.find("log 200ms") != std::string::npos);  // of the client
+}
+
+TEST_CASE("FormatTree.SaysWhichActorsAreHung") {
+  const std::string tree = R"(sessions {
+    name: "x" client { proc: 1 }
+    actors { address { proc { proc: 2 } actor: 5 } mesh: "a" owner { proc { proc: 1 } actor: 1 } state: "running" }
+    actors { address { proc { proc: 3 } actor: 5 } mesh: "a" rank: 1 owner { proc { proc: 1 } actor: 1 } state: "running" }
+  }
+  activities { actor { proc { proc: 2 } actor: 5 } method: "train" age_ms: 65000 hung: true }
+  activities { actor { proc { proc: 3 } actor: 5 } method: "train" age_ms: 65000 })";
+  const std::string text = FormatTree({Answered("/d", "", tree)});
+  CHECK(text.find("rank 0  running, HUNG in train for 1m05s\n") != std::string::npos);
+  CHECK(text.find("rank 1  running\n") != std::string::npos);
+}
+
 TEST_CASE("FormatTree.ShowsActorsBelowTheirOwners") {
   CHECK(FormatTree(OneAndASilentOne()) ==
         "node-1  (private daemon, pid 4711, up 3m12s)\n"
@@ -173,6 +201,29 @@ TEST_CASE("FormatWhy.ShowsTheNewestFailureWithItsCauses") {
         "\n"
         "before that: p0:1 6s ago, p0:1 35s ago\n"
         "daemon at unix:/run/monarch: no answer within 5s\n");
+}
+
+TEST_CASE("FormatWhy.WhatHasEndedComesBehindWhatIsStillSo") {
+  const char* hangs = R"_(
+    failures {
+      session: "01234567" unix_ms: 94000 hang { method: "save" age_ms: 3000 recovered: true took_ms: 4000 }
+      event {
+        kind: FAILURE_KIND_HUNG mesh: "savers" actor_class: "job.Saver"
+        reason: "save has been at work for 3.0 s: waiting; save has ended after 4.0 s"
+      }
+    }
+    failures {
+      session: "01234567" unix_ms: 93000 hang { method: "train" age_ms: 3000 }
+      event {
+        kind: FAILURE_KIND_HUNG mesh: "trainers" actor_class: "job.Trainer"
+        reason: "train has been at work for 3.0 s: stopped"
+      }
+    })_";
+  CHECK(FormatWhy({WithFailures(hangs)}, "", 95'000) ==
+        "actor job.Trainer of mesh trainers rank 0: hung: train has been at work for 3.0 s: stopped\n"
+        "  2s ago, session 01234567\n"
+        "\n"
+        "also known: savers:0 1s ago\n");
 }
 
 TEST_CASE("FormatWhy.NamesTheActorsThatWentWithAProcess") {

@@ -37,7 +37,10 @@ ActorKey KeyOf(const v1::ActorAddress& address) {
 // thread.
 class SessionTree {
  public:
-  explicit SessionTree(const v1::SessionInfo& session) : session_(session) {
+  SessionTree(const v1::SessionInfo& session, const v1::GetTreeResponse& tree) : session_(session) {
+    for (const v1::ActorActivity& one : tree.activities()) {
+      if (one.hung()) hung_[KeyOf(one.actor())] = &one;
+    }
     for (const v1::ProcInfo& proc : session.procs()) {
       pids_[{proc.address().host(), proc.address().proc(), proc.address().incarnation(), 0}] = proc.pid();
     }
@@ -107,11 +110,17 @@ class SessionTree {
     if (auto pid = pids_.find({proc.host(), proc.proc(), proc.incarnation(), 0}); pid != pids_.end()) {
       absl::StrAppend(&text, "  pid ", pid->second);
     }
-    return absl::StrCat(text, "  ", Printable(actor.state()));
+    absl::StrAppend(&text, "  ", Printable(actor.state()));
+    if (auto hung = hung_.find(KeyOf(actor.address())); hung != hung_.end()) {
+      absl::StrAppend(&text, ", HUNG in ", Printable(hung->second->method()), " for ",
+                      FormatAge(hung->second->age_ms()));
+    }
+    return text;
   }
 
   const v1::SessionInfo& session_;
-  std::map<ActorKey, int64_t> pids_;                             // of procs; the key's actor is 0
+  std::map<ActorKey, int64_t> pids_;  // of procs; the key's actor is 0
+  std::map<ActorKey, const v1::ActorActivity*> hung_;
   std::map<ActorKey, std::vector<const v1::ActorInfo*>> owned_;  // not shown yet
 };
 
@@ -126,7 +135,7 @@ std::string FormatTree(const std::vector<Snapshot>& snapshots) {
                     " daemon, pid ", status.pid(), ", up ", FormatAge(status.uptime_ms()), ")\n");
     std::vector<Node> sessions;
     for (const v1::SessionInfo& session : snapshot.tree.sessions())
-      sessions.push_back(SessionTree(session).Build());
+      sessions.push_back(SessionTree(session, snapshot.tree).Build());
     Print(sessions, "", &text);
   }
   return absl::StrCat(text, FormatUnanswered(snapshots));

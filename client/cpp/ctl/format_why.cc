@@ -58,6 +58,9 @@ std::string FormatWhy(const std::vector<Snapshot>& snapshots, const std::string&
   std::stable_sort(
       records.begin(), records.end(),
       [](const v1::FailureRecord* a, const v1::FailureRecord* b) { return a->unix_ms() > b->unix_ms(); });
+  // A handler that took long and has ended explains less than what is still so.
+  std::stable_partition(records.begin(), records.end(),
+                        [](const v1::FailureRecord* record) { return !record->hang().recovered(); });
   std::string text;
   if (records.empty()) {
     text = target.empty() ? "no failure is known\n"
@@ -73,7 +76,8 @@ std::string FormatWhy(const std::vector<Snapshot>& snapshots, const std::string&
     others.push_back(absl::StrCat(Member(event.mesh(), event.rank()), " ", Age(*records[i], now_unix_ms)));
   }
   if (!others.empty()) {
-    absl::StrAppend(&text, "\nbefore that: ", absl::StrJoin(others, ", "),
+    const bool in_order = records[1]->unix_ms() <= newest.unix_ms();
+    absl::StrAppend(&text, in_order ? "\nbefore that: " : "\nalso known: ", absl::StrJoin(others, ", "),
                     records.size() > kOthersShownMax + 1 ? ", ..." : "", "\n");
   }
   return absl::StrCat(text, FormatUnanswered(snapshots));

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "client/cpp/runtime/client_options.h"
 #include "client/cpp/runtime/inbox.h"
 #include "message/frame.h"
+#include "message/hang_notice.h"
 #include "message/value.h"
 
 namespace monarch {
@@ -51,7 +53,7 @@ struct OwnedMesh {
 
 // Work for the language layer, which the runtime cannot do itself.
 struct RuntimeTask {
-  enum class Kind { kCreateActor, kStopProcess, kAskInterpreter };
+  enum class Kind { kCreateActor, kStopProcess, kAskInterpreter, kHang };
   Kind kind = Kind::kStopProcess;
   // kCreateActor: the create message (meta as in WIRE.md) and the new actor's mailbox, which fills from now
   // on. The layer starts a thread for it, which calls BindActor first.
@@ -62,6 +64,8 @@ struct RuntimeTask {
   // stop, or when daemon or launcher are gone.
   std::string reason;
   absl::Duration grace;
+  // kHang: of an actor that one of this process owns; it lives.
+  std::optional<HangNotice> hang = std::nullopt;
 };
 
 // One process's part in the message plane: doorbell, links, actors, calls, and the service thread. One per
@@ -117,6 +121,7 @@ class Runtime {
     Shape shape;  // of the mesh as spawned
     ActorAddress owner;
     std::string owner_label;
+    int64_t hung_after_ms = 0;  // in one handler for longer, it is told to hang; 0: never
   };
   virtual absl::StatusOr<std::shared_ptr<Inbox>> AddActor(uint64_t actor, const ActorInfo& info) = 0;
   virtual uint64_t NextActorId() = 0;

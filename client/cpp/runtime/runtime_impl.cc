@@ -354,8 +354,9 @@ void RuntimeImpl::BindActor(uint64_t actor) {
 
 void RuntimeImpl::SetActivity(std::string_view method, int64_t began_ns) {
   if (served_actor == 0 || fork_.in_child()) return;
-  if (const uint32_t word = words_->ThreadWord(); word != kServiceWord)
-    doorbell_->SetActivity(word, method, began_ns);
+  const uint32_t word = words_->ThreadWord();
+  if (word != kServiceWord && doorbell_->SetActivity(word, served_actor, method, began_ns))
+    static_cast<void>(daemon_.Send({ControlType::kHandlerEnded, 0, Value::Map{}}));
 }
 
 std::shared_ptr<Inbox> RuntimeImpl::OpenCall(uint64_t caller, size_t answers, absl::Duration timeout) {

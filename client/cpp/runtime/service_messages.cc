@@ -12,6 +12,7 @@
 #include "client/cpp/runtime/runtime_impl.h"
 #include "message/bytes.h"
 #include "message/control_message.h"
+#include "message/hang_notice.h"
 #include "message/memfd.h"
 
 namespace monarch {
@@ -171,6 +172,15 @@ void RuntimeImpl::OnControl(ControlMessage message, std::vector<ScopedFd> fds) {
       doorbell_->SetInterpreterAsked(RecentNs());
       RuntimeTask task;
       task.kind = RuntimeTask::Kind::kAskInterpreter;
+      AddTask(std::move(task));
+      return;
+    }
+    case ControlType::kHung: {
+      auto notice = HangNoticeFromValue(body);
+      if (!notice.ok() || notice->owner.proc != self_) break;
+      RuntimeTask task;
+      task.kind = RuntimeTask::Kind::kHang;
+      task.hang = *std::move(notice);
       AddTask(std::move(task));
       return;
     }

@@ -203,14 +203,15 @@ absl::StatusOr<FailureEvent> RuntimeImpl::DeathOf(const ProcAddress& proc, absl:
 }
 
 void RuntimeImpl::TellActorUp(uint64_t actor, const ActorInfo& info) {
-  static_cast<void>(daemon_.Send({ControlType::kActorUp, 0,
-                                  Value::Map{{"actor", actor},
-                                             {"name", info.name},
-                                             {"class", info.actor_class},
-                                             {"mesh", info.mesh},
-                                             {"rank", info.rank},
-                                             {"rank_label", LabelOf(info.shape, info.rank)},
-                                             {"owner", ToValue(info.owner)}}}));
+  Value::Map body = {{"actor", actor},
+                     {"name", info.name},
+                     {"class", info.actor_class},
+                     {"mesh", info.mesh},
+                     {"rank", info.rank},
+                     {"rank_label", LabelOf(info.shape, info.rank)},
+                     {"owner", ToValue(info.owner)}};
+  if (info.hung_after_ms > 0) body["hung_after_ms"] = info.hung_after_ms;
+  static_cast<void>(daemon_.Send({ControlType::kActorUp, 0, std::move(body)}));
 }
 
 void RuntimeImpl::CreateActor(Message message) {
@@ -230,6 +231,7 @@ void RuntimeImpl::CreateActor(Message message) {
     info.shape = ShapeOf(*meta);
     info.owner = *owner;
     info.owner_label = TextOf((*meta)["owner_label"]);
+    info.hung_after_ms = (*meta)["hung_after_ms"].AsInt().value_or(0);
     if ((*meta)["only_if_sound"].AsBool().value_or(false) && actors_.AnyFailed()) {
       mailbox = absl::FailedPreconditionError(
           "error spawning actor mesh: Cannot spawn new actors on mesh with supervision events");

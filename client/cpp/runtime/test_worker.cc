@@ -45,6 +45,7 @@ int Run() {
     const auto task = (*runtime)->NextTask(absl::InfiniteDuration());
     if (!task.ok()) continue;
     if (task->kind == RuntimeTask::Kind::kStopProcess) std::_Exit(task->reason == (*runtime)->boot() ? 0 : 2);
+    if (task->kind != RuntimeTask::Kind::kCreateActor) continue;
     std::thread([&runtime, task = *task] { RunActor(**runtime, task); }).detach();
   }
 }

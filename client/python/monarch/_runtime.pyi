@@ -76,7 +76,8 @@ class Inbox:
     def set_notifier(self, notifier: Notifier | None, cookie: int) -> None: ...
 
 class Task:
-    kind: str  # "create" or "stop"
+    kind: str  # "create", "stop" or "hang"
+    hang: dict[str, Any]
     actor: int
     create: Message
     mailbox: Inbox

@@ -318,12 +318,27 @@ PyRuntime StartWorker() {
   return Keep(std::move(made));
 }
 
+nb::object HangOf(const PyTask& task) {
+  if (!task.task.hang.has_value()) return nb::none();
+  const HangNotice& notice = *task.task.hang;
+  nb::dict out;
+  out["event"] = FromEvent(notice.event);
+  out["method"] = FromText(notice.hang.method);
+  out["seconds"] = nb::float_(absl::ToDoubleSeconds(notice.hang.age));
+  out["state"] = FromText(notice.hang.state);
+  out["wait_channel"] = FromText(notice.hang.wait_channel);
+  out["recovered"] = nb::bool_(notice.hang.recovered);
+  return out;
+}
+
 void DefineTask(nb::module_& module) {
   nb::class_<PyTask>(module, "Task", nb::is_final(), "Work for the language layer.")
       .def_prop_ro("kind",
                    [](const PyTask& self) {
+                     if (self.task.kind == RuntimeTask::Kind::kHang) return "hang";
                      return self.task.kind == RuntimeTask::Kind::kCreateActor ? "create" : "stop";
                    })
+      .def_prop_ro("hang", HangOf)
       .def_prop_ro("actor", [](const PyTask& self) { return self.task.actor; })
       .def_prop_ro("create", [](const PyTask& self) { return self.task.create; })
       .def_prop_ro("mailbox",

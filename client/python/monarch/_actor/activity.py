@@ -15,7 +15,7 @@ class Activity(NamedTuple):
     """What an actor is at work on.
 
     Attributes:
-        method: the endpoint, `__init__`, `__supervise__` or `__cleanup__`; its first 48 bytes. Of several endpoints of
+        method: the endpoint, `__init__`, `__supervise__` or `__cleanup__`; its first 40 bytes. Of several endpoints of
             an async actor, the one that began first and is not through.
         seconds: since when.
         state: after the first second what its thread does, else empty. "stopped": the process is, by a signal or a

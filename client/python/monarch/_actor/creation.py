@@ -27,6 +27,7 @@ class Creation:
     """What the members are made of: each time the same bytes, and what `describe` says of the place.
 
     Attributes:
+        hung_after_ms: how long a handler of theirs may take until the owner is told of it; 0: as long as it likes.
         told: the actor that gets the members' failures.
         told_of_deaths: the actor of this process that gets those of their processes.
     """
@@ -44,6 +45,7 @@ class Creation:
         self.parts = parts
         self.told: Address = told.address
         self.told_of_deaths = owner.actor
+        self.hung_after_ms = 0
         self._describe = describe
         self._core = core
         self._shape = shape
@@ -88,6 +90,8 @@ class Creation:
             "only_if_sound": incarnation == 1 and peer_semantics.strict(),
             "incarnation": incarnation,
         }
+        if self.hung_after_ms:
+            meta["hung_after_ms"] = self.hung_after_ms
         for rank, address in places.items():
             meta["rank"] = rank
             meta["actor"] = address[3]

@@ -17,6 +17,7 @@ from monarch._actor.context import Instance, context
 from monarch._actor.creation import Creation, RestartableActors
 from monarch._actor.errors import ActorError
 from monarch._actor.future import Future
+from monarch._actor.hang import hung_after_ms
 from monarch._actor.members import Members
 from monarch._actor.mesh_trait import MeshTrait, point_shape
 from monarch._actor.proc_mesh_core import ProcMeshCore
@@ -110,6 +111,10 @@ class ProcMesh(pickling.Reference, MeshTrait):
     @overload
     def spawn(self, name: str, Class: Callable[..., T], *args: Any, restart: Restart, **kwargs: Any) -> T: ...
     @overload
+    def spawn(
+        self, name: str, Class: Callable[..., T], *args: Any, hung_after_s: float, **kwargs: Any
+    ) -> T: ...
+    @overload
     def spawn(self, name: str, Class: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
     def spawn(self, name: str, Class: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Creates one actor in each process and returns the mesh of them, at once.
@@ -119,7 +124,11 @@ class ProcMesh(pickling.Reference, MeshTrait):
             Class: a subclass of `Actor`.
             *args, **kwargs: for `Class.__init__`; pickled here and now.
             restart: a `Restart` says which actors are made again when one fails; any other value is for `Class`.
+            hung_after_s: the owner is told of an actor that is in one handler for longer than this, see `hang_hook`; 0:
+                never. By default the configuration key `hung_after` says when. If `Class.__init__` has a parameter of this
+                name, it is that.
         """
+        hung_after = hung_after_ms(_pop_hung_after(Class, kwargs))
         policy = kwargs.pop("restart") if isinstance(kwargs.get("restart"), Restart) else None
         if not (isinstance(Class, type) and issubclass(Class, Actor)):
             raise ValueError(
@@ -134,10 +143,16 @@ class ProcMesh(pickling.Reference, MeshTrait):
         if Class.__init__ is not object.__init__:
             signature_of(Class.__init__, 1).check(args, kwargs)
         parts = pickling.dumps_creation(Class, args, kwargs, *((mocks,) if mocks else ()))
-        return cast("T", self._spawn(owner, name, Class, parts, policy))
+        return cast("T", self._spawn(owner, name, Class, parts, policy, hung_after))
 
     def _spawn(
-        self, owner: Instance, name: str, cls: type, parts: list[Any], policy: Restart | None = None
+        self,
+        owner: Instance,
+        name: str,
+        cls: type,
+        parts: list[Any],
+        policy: Restart | None = None,
+        hung_after_ms: int = 0,
     ) -> ActorMesh[Any]:
         base = self._core
         count = len(self)
@@ -159,6 +174,7 @@ class ProcMesh(pickling.Reference, MeshTrait):
                 core.restarter = Restarter(owner, policy, name)
             told = core.restarter or owner
             creation = core.creation = Creation(owner, core, shape, parts, self._describe_to(owner), told)
+            creation.hung_after_ms = hung_after_ms
             if policy is not None or base.restartable is not None:
                 creation.keep()
                 self._make_restartable(core, creation, ranks)
@@ -300,6 +316,12 @@ class ProcMesh(pickling.Reference, MeshTrait):
 
     def _reference(self, members: Members) -> tuple[str, Members, int, Shape, HostMesh]:
         return (self._core.name, members, self._core.per_host, self._shape, self._host_mesh)
+
+
+def _pop_hung_after(cls: Any, kwargs: dict[str, Any]) -> float | None:
+    if "hung_after_s" not in kwargs or signature_of(getattr(cls, "__init__", cls), 1).has("hung_after_s"):
+        return None
+    return cast("float | None", kwargs.pop("hung_after_s"))
 
 
 def _rebuild(name: str, members: Members, per_host: int, shape: Shape, host_mesh: HostMesh) -> ProcMesh:

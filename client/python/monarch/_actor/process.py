@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from monarch import _runtime
 from monarch._actor.construction import LOOK_S
 from monarch._actor.context import Context, Instance, client_context, current_endpoint
+from monarch._actor.hang import HangNews
 from monarch._actor.interrupt import shorten_interrupts
 from monarch._actor.log_stream import LogStream
 from monarch._config.layers import layers
@@ -55,6 +56,7 @@ class Process:
         self._control: Channel | None = None
         self._member_news: MemberNews | None = None
         self._root: Instance | None = None
+        self.hangs = HangNews()
         self.log_stream: LogStream | None = None  # in a client
         runtime.set_endpoint_namer(current_endpoint)
         if is_client:
@@ -217,7 +219,11 @@ def start_actor(owner: Process, task: _runtime.Task) -> None:
 
 def next_task(owner: Process) -> _runtime.Task | None:
     """Waits for one; returns None now and then."""
-    return owner.runtime.next_task(LOOK_S if give_up_constructions(owner) else None)
+    task = owner.runtime.next_task(LOOK_S if give_up_constructions(owner) else None)
+    if task is not None and task.kind == "hang":
+        owner.hangs.tell(owner, task.hang)
+        return None
+    return task
 
 
 def give_up_constructions(owner: Process) -> bool:

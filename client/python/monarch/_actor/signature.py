@@ -36,6 +36,15 @@ class Signature:
             return True
         return name in parameters or any(each.kind == each.VAR_KEYWORD for each in parameters.values())
 
+    def has(self, name: str) -> bool:
+        """Whether the method has a parameter of that name."""
+        if self._names is not None:
+            return name in self._names
+        try:
+            return name in self._signature().parameters
+        except (TypeError, ValueError):
+            return False
+
     def _signature(self) -> Any:
         if self._full is None:
             import inspect

@@ -119,6 +119,13 @@ _ALL = [
         "a process in which an actor failed takes no further spawns, and a call to a stopped mesh fails the caller",
         ("strict_peer_semantics", BOOL, "false"),
     ),
+    *_group(
+        "MONARCH_",
+        True,
+        "after which time in one handler the owner is told that an actor hangs, for meshes that are spawned without "
+        "hung_after_s; 0: never",
+        ("hung_after", DURATION, "0s"),
+    ),
     # --- what does not ---
     *_group(
         _MESH,

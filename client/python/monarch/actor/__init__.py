@@ -31,6 +31,7 @@ from monarch._actor.errors import (
 from monarch._actor.failure import FailureEvent, MeshFailure
 from monarch._actor.fault_hook import unhandled_fault_hook
 from monarch._actor.future import Future
+from monarch._actor.hang import Hang, hang_hook
 from monarch._actor.host_mesh import HostMesh, hosts_from_config, this_host, this_proc
 from monarch._actor.identity import ProcId, Uid
 from monarch._actor.launch_spec import BootstrapCommand, default_bootstrap_cmd
@@ -76,6 +77,7 @@ __all__ = [
     "Extent",
     "FailureEvent",
     "Future",
+    "Hang",
     "HostMesh",
     "MeshFailure",
     "NDSlice",
@@ -111,6 +113,7 @@ __all__ = [
     "endpoint",
     "get_meter",
     "get_or_spawn_controller",
+    "hang_hook",
     "hosts_from_config",
     "run_worker_loop_forever",
     "send",
