@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "client/cpp/runtime/served_actor.h"
@@ -25,6 +26,20 @@ class ActorScope {
 
  private:
   uint64_t before_;
+};
+
+// Shows, to who looks from outside, what the thread's actor is in. Threading: confined to that thread.
+class ActivityScope {
+ public:
+  ActivityScope(Runtime* runtime, std::string_view what) : runtime_(runtime) {
+    runtime_->SetActivity(what, RecentNs());
+  }
+  ~ActivityScope() { runtime_->SetActivity("", 0); }
+  ActivityScope(const ActivityScope&) = delete;
+  ActivityScope& operator=(const ActivityScope&) = delete;
+
+ private:
+  Runtime* const runtime_;
 };
 
 std::string_view AsText(absl::Span<const uint8_t> bytes) {
@@ -123,6 +138,7 @@ bool ActorStrand::Run(size_t messages_max) {
 
 void ActorStrand::Construct() {
   constructed_ = true;
+  const ActivityScope shown(runtime_, "constructor");
   const absl::Status status = Guarded([&]() -> absl::Status {
     MONARCH_ASSIGN_OR_RETURN(const Value meta, DecodeValue(create_.create.view.meta));
     MONARCH_ASSIGN_OR_RETURN(const std::string class_name, meta["class"].AsString());
@@ -180,6 +196,7 @@ void ActorStrand::HandleCall(const Message& message) {
     const ActorType::Method* found = type_->FindMethod(method);
     if (found == nullptr) return absl::NotFoundError(absl::StrCat("no endpoint \"", method, "\""));
     MONARCH_ASSIGN_OR_RETURN(const Value::List args, ArgumentsOf(message));
+    const ActivityScope shown(runtime_, method);
     actor_->given_up_ = [this, &message] { return mailbox_->IsCancelled(message); };
     return (*found)(*actor_, args);
   });
@@ -220,6 +237,7 @@ absl::Status ActorStrand::TellError(const Message& call, absl::StatusCode code, 
 void ActorStrand::HandleFailure(const Message& message) {
   auto event = DecodeFailureEvent(message.view.meta);
   if (!event.ok()) return;
+  const ActivityScope shown(runtime_, "OnFailure");
   const absl::StatusOr<bool> handled =
       Guarded([&]() -> absl::StatusOr<bool> { return actor_->OnFailure(*event); });
   if (handled.ok() && *handled) return;
@@ -247,6 +265,7 @@ void ActorStrand::Fail(FailureEvent event) {
 void ActorStrand::End(FailureEvent event, const FailureEvent* failure) {
   if (actor_ != nullptr) {
     const ActorScope scope(id_);  // A stop of the whole process comes from the main thread.
+    const ActivityScope shown(runtime_, "OnStop");
     const absl::Status status = Guarded([&]() -> absl::Status {
       actor_->OnStop(failure);
       return absl::OkStatus();

@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -73,11 +74,12 @@ struct Rig {
   Failures failures;
   std::unique_ptr<Client> client;
 
-  Rig() {
+  explicit Rig(std::function<void(const HangReport&)> on_hang = {}) {
     ConnectOptions options;
     options.address = "private";
     options.monarchd_path = Monarchd();
     options.on_failure = [this](const FailureEvent& event) { return failures.Take(event); };
+    options.on_hang = std::move(on_hang);
     auto connected = Client::Connect(std::move(options));
     INFO(connected.status().ToString());
     REQUIRE(connected.ok());

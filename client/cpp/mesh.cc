@@ -73,6 +73,7 @@ absl::Status CreateMembers(const ActorMeshCore& mesh, const Value& args) {
         {"sizes", SizesOf(mesh.shape)},
         {"owner", ToValue(ActorAddress{runtime->self(), CurrentActor()})},
         {"owner_label", "<root>"},
+        {"hung_after_ms", absl::ToInt64Milliseconds(mesh.hung_after)},
     };
     MONARCH_ASSIGN_OR_RETURN(const std::string meta, EncodeValue(fields));
     const CallTarget target{{mesh.procs[rank], kAgentActor}, rank};
@@ -164,6 +165,7 @@ absl::StatusOr<ActorMesh> ProcMesh::SpawnActors(const std::string& name, const s
   mesh->name = name;
   mesh->actor_class = actor_class;
   mesh->actor = runtime->NextActorId();
+  mesh->hung_after = hung_after_;
   for (const size_t rank : shape_.slice().Ranks()) mesh->procs.push_back(core_->procs.at(rank));
   // The new mesh numbers its members densely, whatever slice of procs they live on.
   MONARCH_ASSIGN_OR_RETURN(NDSlice dense, NDSlice::RowMajor(shape_.slice().sizes()));
@@ -181,13 +183,13 @@ absl::StatusOr<ActorMesh> ProcMesh::SpawnActors(const std::string& name, const s
 
 absl::StatusOr<ProcMesh> ProcMesh::At(const std::string& label, size_t index) const {
   MONARCH_ASSIGN_OR_RETURN(Shape shape, shape_.At(label, index));
-  return ProcMesh(core_, std::move(shape));
+  return ProcMesh(core_, std::move(shape), hung_after_);
 }
 
 absl::StatusOr<ProcMesh> ProcMesh::Select(const std::string& label, size_t begin, size_t end,
                                           size_t step) const {
   MONARCH_ASSIGN_OR_RETURN(Shape shape, shape_.Select(label, begin, end, step));
-  return ProcMesh(core_, std::move(shape));
+  return ProcMesh(core_, std::move(shape), hung_after_);
 }
 
 std::vector<int64_t> ProcMesh::pids() const {

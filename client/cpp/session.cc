@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "client/cpp/runtime/failure_detail.h"
 #include "message/control_message.h"
@@ -22,6 +23,9 @@ constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(3);
 // A report without the last words of the dead is worth little, but it has to come.
 constexpr absl::Duration kDetailTimeout = absl::Seconds(2);
 
+// What a callback that takes long may leave waiting; the oldest are dropped, and the daemon's log has them.
+constexpr size_t kHangsMax = 1024;
+
 // Not by exit(): it would destroy statics under threads that use them, and a session among them would wait
 // for this very thread.
 bool EndProgram(const FailureEvent& event) {
@@ -29,6 +33,11 @@ bool EndProgram(const FailureEvent& event) {
   // Who holds it may be blocked in a write.
   if (ftrylockfile(stdout) == 0) fflush_unlocked(stdout);
   _exit(1);
+}
+
+void LogHang(const HangReport& hang) {
+  LogWarning("client", hang.recovered ? "an actor goes on" : "an actor hangs")
+      .With("who", hang.event.Summary());
 }
 
 FailureEvent EventOf(const Message& message) {
@@ -71,8 +80,19 @@ Session::Session(std::shared_ptr<Runtime> runtime, ConnectOptions options)
       watch_(std::make_shared<Watch>()) {
   watch_->runtime = runtime_;
   watch_->on_failure = options.on_failure ? std::move(options.on_failure) : EndProgram;
+  watch_->on_hang = options.on_hang ? std::move(options.on_hang) : LogHang;
   watch_->root = runtime_->root_mailbox();
   watch_->notifier = runtime_->MakeNotifier();
+  runtime_->SetHangHandler([weak = std::weak_ptr<Watch>(watch_)](HangNotice notice) {
+    const std::shared_ptr<Watch> watch = weak.lock();
+    if (watch == nullptr) return;
+    {
+      MutexLock lock(watch->mu);
+      if (watch->hangs.size() == kHangsMax) watch->hangs.pop_front();
+      watch->hangs.push_back(std::move(notice));
+    }
+    watch->notifier->Poke();
+  });
   watcher_ = StartWithoutSignals([watch = watch_] { WatchFailures(*watch); });
 }
 
@@ -96,11 +116,25 @@ void Session::End() {
   static_cast<void>(runtime_->Goodbye(kGoodbyeTimeout));
 }
 
+void Session::TellHangs(Watch& watch) {
+  std::deque<HangNotice> hangs;
+  {
+    MutexLock lock(watch.mu);
+    hangs.swap(watch.hangs);
+  }
+  for (HangNotice& notice : hangs) {
+    if (watch.closing) return;
+    watch.on_hang({std::move(notice.event), std::move(notice.hang.method), notice.hang.age,
+                   std::move(notice.hang.state), notice.hang.recovered});
+  }
+}
+
 void Session::WatchFailures(Watch& watch) {
   watch.root->SetNotifier(watch.notifier, 1);
   while (!watch.closing) {
     static_cast<void>(watch.runtime->WaitNotifier(*watch.notifier, -1, absl::InfiniteDuration()));
     static_cast<void>(watch.notifier->Take());
+    TellHangs(watch);
     while (!watch.closing) {
       const std::optional<Message> message = watch.root->TryPop();
       if (!message.has_value()) break;

@@ -3,16 +3,20 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/mutex.h"
 #include "client/cpp/control/control_channel.h"
 #include "client/cpp/runtime/runtime.h"
+#include "message/hang_notice.h"
 #include "monarch/client.h"
 
 namespace monarch::internal {
@@ -36,10 +40,14 @@ class Session {
     std::function<bool(const FailureEvent&)> on_failure;
     std::shared_ptr<Inbox> root;
     std::shared_ptr<Notifier> notifier;
+    std::function<void(const HangReport&)> on_hang;
     std::atomic<bool> closing{false};
+    Mutex mu;
+    std::deque<HangNotice> hangs ABSL_GUARDED_BY(mu);
   };
   Session(std::shared_ptr<Runtime> runtime, ConnectOptions options);
   static void WatchFailures(Watch& watch);
+  static void TellHangs(Watch& watch);
 
   const std::shared_ptr<Runtime> runtime_;
   const pid_t pid_ = getpid();
@@ -63,6 +71,7 @@ struct ActorMeshCore {
   uint64_t actor = 0;
   Shape shape;                     // as spawned
   std::vector<ProcAddress> procs;  // in rank order
+  absl::Duration hung_after = absl::ZeroDuration();
 };
 
 }  // namespace monarch::internal

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pathlib
 import signal
 import socket
 import subprocess
 
 import pytest
 from census import GONE_S, wait_exit
-from live import BIN, EVENT_S, Client, Live, WorkerDaemon
+from live import BIN, EVENT_S, Client, Live, WorkerDaemon, read_fifo
 
 _LARGE = 5 << 20
 
@@ -146,4 +148,65 @@ def test_a_signal_reaches_a_process_of_another_host(live: Live) -> None:
     assert all(wait_exit(pid, GONE_S) for pid in pids)
     error = client.fails("victims.slice(gpus=0).ping.call_one().get(timeout=20)")
     assert error.fields["kind"] == "signalled"
+    assert client.finish() == 0
+
+
+def told_hangs(client: Client, path: pathlib.Path, actor: str = "") -> None:
+    """From now on the client's process, or that of an actor, writes down of which hangs it is told."""
+    code = f"""
+import monarch.actor
+def told(hang):
+    with open({str(path)!r}, "w") as fifo:
+        fifo.write(f"{{hang.event.mesh}}:{{hang.event.rank}} {{hang.method}} {{hang.recovered}}\\n")
+monarch.actor.hang_hook = told
+"""
+    client.ask(f"{actor}.run.call_one({code!r}).get()" if actor else code)
+
+
+def known_hangs(live: Live) -> list[list[str]]:
+    """For each daemon that answers: what it knows."""
+    known = []
+    for name in live.run_dirs():
+        done = live.ctl("why", f"--address=unix:{live.folder}/monarch/{name}", "--json", check=False)
+        (daemon,) = json.loads(done.stdout)["daemons"]
+        records = daemon["failures"]["failures"]
+        assert all(record["event"]["kind"] == "FAILURE_KIND_HUNG" for record in records)
+        known.append([f"{record['event']['mesh']} {record['hang']['recovered']}" for record in records])
+    return known
+
+
+def test_a_hang_on_a_host_is_told_to_the_client_and_known_at_home(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MONARCH_HUNG_AFTER", "300ms")
+    client = client_with(live, live.worker())
+    spawn_on(client, 0, 0)
+    told, gate = live.fifo("told"), live.fifo("gate")
+    told_hangs(client, told)
+    pending = client.begin(f"victims.slice(gpus=1).wait_for.call_one({str(gate)!r}).get()")
+    assert read_fifo(told) == "victims:1 wait_for False"
+    assert known_hangs(live) == [["victims False"]] * 2
+    os.close(os.open(gate, os.O_WRONLY))
+    assert client.result(pending) == 0
+    assert read_fifo(told) == "victims:1 wait_for True"
+    assert known_hangs(live) == [["victims True"]] * 2
+    assert client.ask("failures(0)") == []
+    assert client.finish() == 0
+
+
+def test_a_hang_is_told_to_an_owner_on_a_third_host(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MONARCH_HUNG_AFTER", "300ms")
+    client = client_with(live, live.worker(), live.worker())
+    spawn_on(client, 0, 1)
+    told, gate = live.fifo("told"), live.fifo("gate")
+    told_hangs(client, told, "victims.slice(gpus=0)")
+    client.ask("owner = procs.slice(gpus=0).spawn('owner', Owning)")
+    client.ask("owner.own.call_one(procs.slice(gpus=1)).get()", 60)
+    client.ask(f"owner.begin_wait.call_one({str(gate)!r}).get()")
+    assert read_fifo(told) == "owned:0 wait_for False"
+    os.close(os.open(gate, os.O_WRONLY))
+    assert client.ask("owner.end_wait.call_one().get()") == [0]
+    assert read_fifo(told) == "owned:0 wait_for True"
+    # The home, and the host where it hung; not the owner's.
+    assert sorted(known_hangs(live)) == [[], ["owned True"], ["owned True"]]
     assert client.finish() == 0

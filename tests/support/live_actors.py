@@ -175,6 +175,15 @@ class Owning(Actor):
         self.owned = procs.spawn("owned", Victim)
         self.owned.ping.call().get(timeout=30)
 
+    @endpoint
+    def begin_wait(self, path: str) -> None:
+        """What it owns waits until someone opens the FIFO for writing."""
+        self.pending = self.owned.wait_for.call(path)
+
+    @endpoint
+    def end_wait(self) -> list[int]:
+        return list(self.pending.get(timeout=30).values())
+
 
 def spawn(count: int) -> Any:
     procs = this_host().spawn_procs({"gpus": count}, name="procs")

@@ -13,6 +13,17 @@
 
 namespace monarch {
 
+// An actor that has been in one handler for longer than its mesh's threshold (ProcMesh::WithHungAfter), or
+// that has come out of it. Nothing has failed. Plain data.
+struct HangReport {
+  FailureEvent event;  // of kind kHung: who, and as its reason a line that says what follows
+  std::string method;  // the endpoint, or "constructor", "OnFailure", "OnStop"; its first bytes
+  absl::Duration age;  // since when it is in it; of one that has recovered, how long it was
+  std::string
+      state;  // what its thread did: stopped, starved, interpreter held, computing, waiting; "": not known
+  bool recovered = false;  // that handler has ended
+};
+
 struct ConnectOptions {
   // "": MONARCH_ADDRESS, else the system's daemon, else a private one that goes with this process. "private",
   // or "unix:DIR" for the daemon whose run directory is DIR.
@@ -22,6 +33,9 @@ struct ConnectOptions {
   // A failure of something this program spawned that nobody handled. True: handled. Default: the report goes
   // to stderr, and the process ends with status 1, without destructors. Runs on a thread of its own.
   std::function<bool(const FailureEvent&)> on_failure;
+  // An actor that this program's code outside actors spawned hangs, or has recovered. Default: a line in the
+  // log. Runs on the thread of on_failure, one call at a time.
+  std::function<void(const HangReport&)> on_hang;
 };
 
 // A program's connection: one session, which ends with it. One per process at a time.

@@ -104,6 +104,10 @@ class ProcMesh {
   absl::StatusOr<ProcMesh> At(const std::string& label, size_t index) const;
   absl::StatusOr<ProcMesh> Select(const std::string& label, size_t begin, size_t end, size_t step = 1) const;
 
+  // The same processes. Of actors spawned through the result, one that is in one handler for longer than
+  // `threshold` (0.1 s at least) is told to their owner: ConnectOptions::on_hang. Zero: never, the default.
+  ProcMesh WithHungAfter(absl::Duration threshold) const { return ProcMesh(core_, shape_, threshold); }
+
   // Stops actors, then processes: asked, TERM after `grace`, KILL a second later. OK when they are gone.
   absl::Status Stop(absl::Duration grace = absl::Seconds(10)) const;
 
@@ -111,13 +115,15 @@ class ProcMesh {
 
  private:
   friend class HostMesh;
-  ProcMesh(std::shared_ptr<internal::ProcMeshCore> core, Shape shape)
-      : core_(std::move(core)), shape_(std::move(shape)) {}
+  ProcMesh(std::shared_ptr<internal::ProcMeshCore> core, Shape shape,
+           absl::Duration hung_after = absl::ZeroDuration())
+      : core_(std::move(core)), shape_(std::move(shape)), hung_after_(hung_after) {}
   absl::StatusOr<ActorMesh> SpawnActors(const std::string& name, const std::string& actor_class,
                                         const Value& args) const;
 
   std::shared_ptr<internal::ProcMeshCore> core_;
   Shape shape_;
+  absl::Duration hung_after_;
 };
 
 struct SpawnOptions {

@@ -109,6 +109,8 @@ class Runtime {
   // While a foreign event loop awaits something: news must reach it through the service thread.
   virtual void AddBellWaiter() = 0;
   virtual void RemoveBellWaiter() = 0;
+  // In place of kHang: `take` runs on the service thread, for what comes from here on. It must not block.
+  virtual void SetHangHandler(std::function<void(HangNotice)> take) = 0;
   // Next work for the language layer; waits like Wait().
   virtual absl::StatusOr<RuntimeTask> NextTask(absl::Duration timeout) = 0;
 

@@ -283,6 +283,11 @@ void RuntimeImpl::RemoveBellWaiter() {
   if (!fork_.in_child()) doorbell_->RemoveBellWaiter();
 }
 
+void RuntimeImpl::SetHangHandler(std::function<void(HangNotice)> take) {
+  MutexLock lock(mu_);
+  take_hang_ = std::move(take);
+}
+
 absl::StatusOr<RuntimeTask> RuntimeImpl::NextTask(absl::Duration timeout) {
   MONARCH_RETURN_IF_ERROR(fork_.Check());
   const uint32_t word = words_->ThreadWord();

@@ -51,6 +51,7 @@ class RuntimeImpl : public Runtime {
   absl::Status WaitNotifier(Notifier& notifier, int epoll_fd, absl::Duration timeout) override;
   void WakeNotifier(Notifier& notifier) override;
   std::shared_ptr<Notifier> MakeNotifier() override;
+  void SetHangHandler(std::function<void(HangNotice)> take) override;
   void AddBellWaiter() override;
   void RemoveBellWaiter() override;
   absl::StatusOr<RuntimeTask> NextTask(absl::Duration timeout) override;
@@ -144,6 +145,7 @@ class RuntimeImpl : public Runtime {
   void EndLateCalls();
   void StopProcess(const std::string& reason, absl::Duration grace);
   void AddTask(RuntimeTask task);
+  void OnHung(HangNotice notice);
 
   // supervision.cc
   void OnProcDead(const ProcAddress& proc, const FailureEvent& event);
@@ -195,6 +197,7 @@ class RuntimeImpl : public Runtime {
   std::vector<uint32_t> segment_words_ ABSL_GUARDED_BY(mu_);  // who waits for blocks to come back
   std::vector<uint32_t> answer_words_ ABSL_GUARDED_BY(mu_);   // who waits for the daemon's answers
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::function<void(HangNotice)> take_hang_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace monarch
