@@ -90,7 +90,6 @@ class RuntimeImpl : public Runtime {
   // A request to the daemon that is answered with ok; Ask: of this one or the next.
   absl::Status AskOnce(ControlType type, absl::Span<const int> fds, absl::Duration timeout);
   absl::Status Ask(ControlType type, absl::Span<const int> fds, absl::Duration timeout);
-
   // sending.cc
   absl::StatusOr<PreparedPayload> Prepare(const Outgoing& payload, size_t remote_targets, Patience patience);
   // OK: sent. NotFound: the receiver is gone (`event` says why). Else no room in time; Cancelled by a signal.
@@ -101,8 +100,7 @@ class RuntimeImpl : public Runtime {
   absl::Status SendLocal(FrameHeader header, const Outgoing& payload, Patience patience);
   absl::StatusOr<std::shared_ptr<Peer>> PeerFor(const ProcAddress& proc, FailureEvent* event);
   absl::Status SleepForRoom(absl::FunctionRef<bool()> ready, Patience patience);
-  // Messages of the runtime itself: never wait; what the receiver's death takes is nobody's loss. False: no
-  // room in the segment for so long a one.
+  // The runtime's own messages never wait, and may go with their receiver. False: no room in the segment.
   bool SendQuietly(FrameHeader header, std::string_view meta, absl::Span<const uint8_t> part = {});
   void SendEvent(const FrameHeader& header, const FailureEvent& event);
   void SendFailure(const FrameHeader& request, const FailureEvent& event);
@@ -145,7 +143,6 @@ class RuntimeImpl : public Runtime {
   void EndLateCalls();
   void StopProcess(const std::string& reason, absl::Duration grace);
   void AddTask(RuntimeTask task);
-  void OnHung(HangNotice notice);
 
   // supervision.cc
   void OnProcDead(const ProcAddress& proc, const FailureEvent& event);

@@ -178,7 +178,19 @@ void RuntimeImpl::OnControl(ControlMessage message, std::vector<ScopedFd> fds) {
     case ControlType::kHung: {
       auto notice = HangNoticeFromValue(body);
       if (!notice.ok() || notice->owner.proc != self_) break;
-      OnHung(*std::move(notice));
+      std::function<void(HangNotice)> take;
+      {
+        MutexLock lock(mu_);
+        take = take_hang_;
+      }
+      if (take) {
+        take(*std::move(notice));
+        return;
+      }
+      RuntimeTask task;
+      task.kind = RuntimeTask::Kind::kHang;
+      task.hang = *std::move(notice);
+      AddTask(std::move(task));
       return;
     }
     case ControlType::kUndelivered:
@@ -386,19 +398,6 @@ void RuntimeImpl::StopProcess(const std::string& reason, absl::Duration grace) {
   task.kind = RuntimeTask::Kind::kStopProcess;
   task.reason = reason;
   task.grace = grace;
-  AddTask(std::move(task));
-}
-
-void RuntimeImpl::OnHung(HangNotice notice) {
-  std::function<void(HangNotice)> take;
-  {
-    MutexLock lock(mu_);
-    take = take_hang_;
-  }
-  if (take) return take(std::move(notice));
-  RuntimeTask task;
-  task.kind = RuntimeTask::Kind::kHang;
-  task.hang = std::move(notice);
   AddTask(std::move(task));
 }
 
