@@ -11,15 +11,28 @@ from typing import Any
 
 from monarch.actor import Actor, BootstrapCommand, current_rank, default_bootstrap_cmd, endpoint, this_host
 
-__all__ = ["Faulty", "FaultyStart", "spawn_faulty", "start_faulty"]
+__all__ = [
+    "Faulty",
+    "FaultyStart",
+    "commit",
+    "spawn_faulty",
+    "start_broken",
+    "start_broken_owner",
+    "start_faulty",
+    "start_owners",
+]
 
 VICTIM = 1  # the rank
 
 
-def commit(fault: str) -> None:
+class Uncaught(BaseException):
+    """Goes through whatever handles exceptions."""
+
+
+def commit(fault: str, uncaught: bool = False) -> None:
     """Returns where the process survives the fault."""
     if fault == "raise":
-        raise ValueError("raised on purpose")
+        raise Uncaught if uncaught else ValueError("raised on purpose")
     if fault == "throw":  # an exception of C++, which nobody catches
         ctypes.CDLL("libstdc++.so.6")["_ZSt20__throw_out_of_rangePKc"](b"thrown on purpose")
     elif fault == "ignore TERM":
@@ -27,6 +40,12 @@ def commit(fault: str) -> None:
         libc.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
         libc.signal(signal.SIGTERM, 1)  # SIG_IGN; of Python's own only the main thread may do it
         os.kill(os.getpid(), signal.SIGTERM)
+    elif fault.startswith("hold "):
+        _, started, gate = fault.split()
+        with open(started, "w", encoding="utf-8") as fifo:
+            fifo.write(f"{os.getpid()}\n")
+        with open(gate, encoding="utf-8") as fifo:
+            fifo.readline()
     elif fault.startswith("exit "):
         os._exit(int(fault.split()[1]))
     else:
@@ -74,20 +93,32 @@ class Faulty(Actor):
         threading.Thread(target=wait, daemon=True).start()
 
     @endpoint
-    def hold(self, started: str, gate: str) -> str:
-        """Opens one FIFO, then waits until the other is opened for writing."""
-        with open(started, "w", encoding="utf-8"):
-            pass
-        with open(gate, encoding="utf-8"):
-            return "answered"
-
-    @endpoint
     def commit_at_the_end(self, fault: str) -> None:
         self._at_the_end = fault
 
     def __cleanup__(self, exc: Exception | None) -> None:
         if self._at_the_end:
             commit(self._at_the_end)
+
+
+class Owner(Faulty):
+    """Owns a process with an actor, and an actor on a process of others."""
+
+    def __init__(self, others: Any, fault: str = "") -> None:
+        super().__init__()
+        rank = current_rank().rank
+        procs = this_host().spawn_procs({"gpus": 1}, name=f"owned_procs{rank}")
+        self._owned = procs.spawn("owned", Faulty)
+        self._guest = others.spawn("guest", Faulty)
+        self._pid = next(iter(procs.pids()))
+        for mesh in (self._owned, self._guest):
+            mesh.ping.call().get(timeout=30)
+        if fault and rank == VICTIM:
+            commit(fault)
+
+    @endpoint
+    def belongings(self) -> tuple[Any, Any, int]:
+        return self._owned, self._guest, self._pid
 
 
 class FaultyStart(Actor):
@@ -105,6 +136,21 @@ def start_faulty() -> tuple[Any, Any]:
     faulty = procs.spawn("faulty", Faulty)
     faulty.ping.call().get(timeout=30)
     return procs, faulty
+
+
+def start_owners(others: Any) -> tuple[Any, Any]:
+    procs = this_host().spawn_procs({"gpus": 2}, name="faulty_procs")
+    faulty = procs.spawn("faulty", Owner, others)
+    faulty.ping.call().get(timeout=30)
+    return procs, faulty
+
+
+def start_broken(procs: Any, fault: str) -> Any:
+    return procs.spawn("broken", FaultyStart, fault)
+
+
+def start_broken_owner(procs: Any, fault: str, others: Any) -> Any:
+    return procs.spawn("broken", Owner, others, fault)
 
 
 def spawn_faulty(fault: str) -> Any:

@@ -70,6 +70,10 @@ class Client:
         """Comes back at that time, too, whatever has happened by then."""
         select.select([self._answers], [], [], at_most)
 
+    def order(self, code: str) -> None:
+        """Without waiting for what becomes of it, which may be the client's end."""
+        self._send(code, False)
+
     def result(self, number: int, timeout: float = EVENT_S) -> Any:
         deadline = time.monotonic() + timeout
         while number not in self._done:

@@ -1,0 +1,71 @@
+"""A shared daemon and a session beside the one that a test breaks: nothing of what happens there may touch it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+from census import resources
+from live import Live
+
+
+class Neighbours:
+    def __init__(self, live: Live) -> None:
+        self.live = live
+        self.daemon = live.daemon()
+        self.client = live.client(address=self.daemon.address)
+        self._pids = self.client.start_victims(2)
+        self._calls = 0
+        self._files = self._look()
+        self._first: dict[str, int] = {}
+
+    @property
+    def address(self) -> str:
+        return self.daemon.address
+
+    def _look(self) -> set[str]:
+        """All files of the daemon but the logs of workers, of which it keeps the newest."""
+        return {
+            str(pathlib.Path(folder, name))
+            for folder, _, names in os.walk(self.daemon.directory)
+            for name in names
+            if not name.startswith("workers-")
+        }
+
+    def assert_untouched(self) -> None:
+        """The same processes, with the state that they had, of which no failure was told; no file is more."""
+        self._calls += 1
+        self.client.ask("victims.take.call(0).get(timeout=10)")
+        assert self.client.ask("victims.count.call().get(timeout=10).values()") == [self._calls] * 2
+        assert list(self.client.ask("procs.pids()")) == self._pids
+        assert self.client.ask("failures(1, 0)") == []
+        assert self.daemon.process.poll() is None
+        assert self._look() == self._files, self._look() ^ self._files
+        self._first = self._first or resources(self.daemon.pid)
+
+    def assert_flat(self) -> None:
+        """The daemon holds no more than after the first cell."""
+        if self._first:
+            last = resources(self.daemon.pid)
+            assert last["fds"] <= self._first["fds"], (self._first, last)
+            assert last["threads"] <= self._first["threads"] + 2, (self._first, last)  # of gRPC's pool
+
+
+@pytest.fixture(scope="module")
+def neighbours() -> Iterator[Neighbours]:
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="mt-"))
+    live = Live(folder)
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        stack.callback(live.close)
+        found = Neighbours(live)
+        yield found
+        found.assert_flat()
+        assert found.client.finish() == 0
+        live.close()
+        live.assert_gone()
