@@ -88,6 +88,7 @@ bool IsKnownKind(uint8_t kind) {
     case FrameKind::kCancel:
     case FrameKind::kProbe:
     case FrameKind::kActorEnded:
+    case FrameKind::kOrphaned:
       return true;
     case FrameKind::kUnspecified:
       break;

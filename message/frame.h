@@ -31,6 +31,7 @@ enum class FrameKind : uint8_t {
   kRelease = 13,     // segment blocks of the receiver that the sender is done with; payload: u64 offsets
   kProbe = 15,       // about actors that wait for each other
   kActorEnded = 16,  // actor `call_id` of the sending proc is gone: end the numbers to it
+  kOrphaned = 17,    // actor `call_id` of the sending proc lost its owner and answers no more; a FailureEvent
 };
 
 enum class PayloadKind : uint8_t {

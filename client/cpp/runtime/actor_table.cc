@@ -82,8 +82,14 @@ std::optional<ActorTable::Actor> ActorTable::End(uint64_t id, const FailureEvent
   return std::move(node.mapped());
 }
 
+void ActorTable::Orphan(uint64_t id, const FailureEvent& event) {
+  MutexLock lock(mu_);
+  if (const auto it = actors_.find(id); it != actors_.end()) it->second.orphaned = event;
+}
+
 std::optional<FailureEvent> ActorTable::EndOf(uint64_t id) const {
   MutexLock lock(mu_);
+  if (const auto live = actors_.find(id); live != actors_.end()) return live->second.orphaned;
   const auto it = ended_.find(id);
   if (it == ended_.end()) return std::nullopt;
   return it->second;

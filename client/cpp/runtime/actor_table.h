@@ -27,6 +27,7 @@ class ActorTable {
     std::shared_ptr<Inbox> mailbox;
     Runtime::ActorInfo description;
     uint32_t word = 0;  // on which its thread sleeps
+    std::optional<FailureEvent> orphaned = {};
   };
   // Called with procs to be told, and words to be woken, when a mailbox has room again.
   using Resume =
@@ -51,7 +52,9 @@ class ActorTable {
   uint32_t WordOf(uint64_t id) const;
   // Takes the actor out and remembers how it ended.
   std::optional<Actor> End(uint64_t id, const FailureEvent& event);
-  // How an actor ended; none if that is not known.
+  // Its owner is gone: it still lives, and answers no call any more, with `event` as the reason.
+  void Orphan(uint64_t id, const FailureEvent& event);
+  // How an actor ended, or was orphaned; none if that is not known.
   std::optional<FailureEvent> EndOf(uint64_t id) const;
   std::vector<std::pair<uint64_t, Runtime::ActorInfo>> All() const;
   std::vector<uint64_t> OwnedFrom(const ProcAddress& proc) const;

@@ -235,14 +235,24 @@ void CallTable::Fail(uint64_t call, uint32_t rank, const FailureEvent& event, bo
   Push(inbox, FailureMessage(open, event));
 }
 
+void CallTable::FailActor(const ActorAddress& actor, const FailureEvent& event) {
+  FailWhere([&](const ActorAddress& target) { return target == actor; },
+            [&](const ActorAddress&) { return event; });
+}
+
 void CallTable::FailProc(const ProcAddress* proc, const EventFor& event_for) {
+  FailWhere([proc](const ActorAddress& target) { return proc == nullptr || target.proc == *proc; },
+            event_for);
+}
+
+void CallTable::FailWhere(absl::FunctionRef<bool(const ActorAddress&)> fails, const EventFor& event_for) {
   std::vector<std::pair<std::shared_ptr<Inbox>, Open>> failed;
   {
     MutexLock lock(mu_);
     for (auto& each : entries_) {
       Entry& entry = each.second;
       std::erase_if(entry.expected, [&](const CallTarget& target) {
-        if (proc != nullptr && target.actor.proc != *proc) return false;
+        if (!fails(target.actor)) return false;
         failed.push_back({entry.inbox, {entry.inbox->id(), entry.owner, target}});
         return true;
       });

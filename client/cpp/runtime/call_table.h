@@ -11,6 +11,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "base/failure_event.h"
 #include "base/ids.h"
@@ -77,6 +78,8 @@ class CallTable {
   // Puts an answer in place of the target's and returns the caller; none if it has answered already.
   std::optional<uint64_t> AnswerFor(uint64_t call, const CallTarget& target, FrameKind kind,
                                     std::string_view meta);
+  // Everything that is still expected from the actor.
+  void FailActor(const ActorAddress& actor, const FailureEvent& event);
   // Everything that is still expected from `proc` (null: from anywhere).
   void FailProc(const ProcAddress* proc, const EventFor& event_for);
 
@@ -94,6 +97,8 @@ class CallTable {
     uint64_t owner;
     CallTarget target;
   };
+  // Each call to whom `fails` holds for.
+  void FailWhere(absl::FunctionRef<bool(const ActorAddress&)> fails, const EventFor& event_for);
   // Takes `rank` out of what the entry expects; `from` is preferred if several have that rank.
   static bool TakeExpected(Entry* entry, uint32_t rank, const ActorAddress& from);
   std::shared_ptr<Inbox> Add(uint64_t owner, bool is_call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -259,7 +259,7 @@ Inbox::Pushed Inbox::Push(Message message) {
   Pushed pushed;
   {
     MutexLock lock(mu_);
-    if (closed_ || (!unbounded_ && expected_ == 0)) return pushed;
+    if (Refuses(message) || (!unbounded_ && expected_ == 0)) return pushed;
     if (!unbounded_) --expected_;
     const ProcAddress from = message.header.sender.proc;
     Append(std::move(message));
@@ -273,8 +273,8 @@ Inbox::Pushed Inbox::Push(Message message) {
 bool Inbox::PushIfRoom(Message& message, uint32_t word, bool* closed) {
   {
     MutexLock lock(mu_);
-    *closed = closed_;
-    if (closed_) return false;
+    *closed = Refuses(message);
+    if (*closed) return false;
     if (over_) {
       if (std::find(room_words_.begin(), room_words_.end(), word) == room_words_.end())
         room_words_.push_back(word);
@@ -289,6 +289,26 @@ bool Inbox::PushIfRoom(Message& message, uint32_t word, bool* closed) {
 bool Inbox::IsPaused(const ProcAddress& proc) const {
   MutexLock lock(mu_);
   return paused_.contains(proc);
+}
+
+bool Inbox::Refuses(const Message& message) const {
+  return closed_ || (refuses_calls_ && message.header.kind == FrameKind::kCall);
+}
+
+std::list<Message> Inbox::RefuseCalls() {
+  std::list<Message> refused;
+  Room room;
+  {
+    MutexLock lock(mu_);
+    refuses_calls_ = true;
+    for (auto at = queue_.begin(); at != queue_.end();) {
+      const auto next = std::next(at);
+      if (at->header.kind == FrameKind::kCall) refused.push_back(Take(at, &room));
+      at = next;
+    }
+  }
+  TellRoom(std::move(room));
+  return refused;
 }
 
 std::list<Message> Inbox::Close() {

@@ -151,9 +151,12 @@ class Inbox {
   bool IsPaused(const ProcAddress& proc) const;
   // Drops the call that the kCancel is for; keeps `cancel` before all else if that is not queued.
   void Cancel(Message cancel);
+  // From now on calls are not accepted, and all else is. Returns those that were queued.
+  std::list<Message> RefuseCalls();
   // Nothing more comes. Returns what was queued.
   std::list<Message> Close();
   void Wakes(uint32_t word);
+  bool Refuses(const Message& message) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Over() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Finished() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Append(Message message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -182,6 +185,7 @@ class Inbox {
   bool any_answer_ends_wait_ ABSL_GUARDED_BY(mu_) = false;
   bool others_answer_ ABSL_GUARDED_BY(mu_) = false;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  bool refuses_calls_ ABSL_GUARDED_BY(mu_) = false;
   bool over_ ABSL_GUARDED_BY(mu_) = false;  // over its bounds, and not yet half empty again
   // Procs told to pause, and how many messages came from each since.
   absl::flat_hash_map<ProcAddress, uint32_t> paused_ ABSL_GUARDED_BY(mu_);

@@ -228,6 +228,12 @@ void RuntimeImpl::DeliverToProc(const std::shared_ptr<Peer>& peer, Message messa
     case FrameKind::kActorEnded:
       if (peer != nullptr) peer->EndNumbersTo(message.header.call_id);
       return;
+    case FrameKind::kOrphaned:
+      if (auto event = DecodeFailureEvent(message.view.meta); event.ok()) {
+        event->actor = {message.header.sender.proc, message.header.call_id};
+        calls_.FailActor(event->actor, *event);
+      }
+      return;
     default:
       FailureEvent event;
       event.kind = FailureKind::kStopped;

@@ -13,6 +13,9 @@
 namespace monarch {
 namespace {
 
+// Clients know it by this text.
+constexpr char kOwnerDied[] = "owner died";
+
 int64_t UnixMs() { return absl::ToUnixMillis(WallTime()); }
 
 std::string TextOf(const Value& value) {
@@ -40,6 +43,21 @@ Shape ShapeOf(const Value& meta) {
 
 std::string LabelOf(const Shape& shape, uint32_t rank) {
   return rank < shape.size() ? shape.PointLabel(rank) : "";
+}
+
+void Describe(const ActorAddress& actor, const Runtime::ActorInfo& info, FailureEvent* event) {
+  event->actor = actor;
+  event->mesh = info.mesh;
+  event->rank = info.rank;
+  event->rank_label = LabelOf(info.shape, info.rank);
+  event->actor_class = info.actor_class;
+  event->pid = getpid();
+  if (event->unix_ms == 0) event->unix_ms = UnixMs();
+}
+
+// What comes for the actor rings the default word from now on.
+void TakeWordBack(uint64_t actor, uint32_t word, Doorbell* doorbell) {
+  if (word != kServiceWord && doorbell->WordOf(actor, word) == word) doorbell->RegisterActor(word, 0);
 }
 
 // Of a control packet; the rest of it is small.
@@ -153,8 +171,35 @@ void RuntimeImpl::OnProcDead(const ProcAddress& proc, const FailureEvent& event)
 
 void RuntimeImpl::StopOrphans(const ProcAddress& proc) {
   for (const uint64_t id : actors_.OwnedFrom(proc)) {
+    const auto orphan = actors_.Find(id);
+    if (!orphan.has_value()) continue;  // It ended meanwhile.
+    FailureEvent event;
+    event.kind = FailureKind::kStopped;
+    event.reason = kOwnerDied;
+    event.host_name = host_name_;
+    Describe({self_, id}, orphan->description, &event);
+    actors_.Orphan(id, event);
+    // Its thread may not look for long.
+    TakeWordBack(id, orphan->word, doorbell_.get());
+    AnswerLeftOver(orphan->mailbox->RefuseCalls(), event);
+    // It may be at work on a call for as long as it likes. Only the callers' processes know which they wait
+    // for.
+    calls_.FailActor({self_, id}, event);
+    std::set<ProcAddress> senders;
+    {
+      MutexLock lock(drain_mu_);
+      senders = sequencer_.SendersTo({self_, id});
+    }
+    for (const ProcAddress& sender : senders) {
+      FrameHeader header = HeaderTo(FrameKind::kOrphaned, kAgentActor, {sender, kAgentActor});
+      header.flags = kFlagUrgent;
+      header.call_id = id;
+      SendEvent(header, event);
+    }
     const FrameHeader header = HeaderTo(FrameKind::kStopActor, kAgentActor, {self_, id});
-    DeliverToActor(MakeMessage(header, *EncodeValue(Value::Map{{"reason", "owner died"}})));
+    DeliverToActor(MakeMessage(header, *EncodeValue(Value::Map{{"reason", kOwnerDied}})));
+    // A sender that read the word before has woken nobody who looks.
+    Drain(words_->ThreadWord());
   }
 }
 
@@ -268,19 +313,11 @@ void RuntimeImpl::EndActor(uint64_t actor, FailureEvent event) {
   const auto found = actors_.Find(actor);
   if (!found.has_value()) return;
   const ActorInfo& info = found->description;
-  event.actor = {self_, actor};
-  event.mesh = info.mesh;
-  event.rank = info.rank;
-  event.rank_label = LabelOf(info.shape, info.rank);
-  event.actor_class = info.actor_class;
   event.host_name = host_name_;
-  event.pid = getpid();
-  if (event.unix_ms == 0) event.unix_ms = UnixMs();
+  Describe({self_, actor}, info, &event);
   const auto ended = actors_.End(actor, event);
   if (!ended.has_value()) return;  // Another thread was faster.
-  if (ended->word != kServiceWord && doorbell_->WordOf(actor, ended->word) == ended->word) {
-    doorbell_->RegisterActor(ended->word, 0);
-  }
+  TakeWordBack(actor, ended->word, doorbell_.get());
   AnswerLeftOver(ended->mailbox->Close(), event);
   {
     MutexLock lock(mu_);
