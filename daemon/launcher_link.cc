@@ -219,7 +219,10 @@ void LauncherLink::OnPidfd() {
   // What it had reported before it died was sent.
   if (!connection->closed()) connection->DrainNow();
   siginfo_t info = {};
-  waitid(P_PID, static_cast<id_t>(process_.pid), &info, WEXITED | WNOHANG);
+  if (waitid(P_PID, static_cast<id_t>(process_.pid), &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0) {
+    end_ = info.si_code == CLD_EXITED ? absl::StrCat("exited with status ", info.si_status)
+                                      : absl::StrCat("was killed by signal ", info.si_status);
+  }
   loop_->Unwatch(process_.pidfd.get());
   events_->OnLauncherGone();
 }

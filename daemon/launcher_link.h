@@ -79,6 +79,8 @@ class LauncherLink : private NativeConnection::Handler {
   // killed.
   void EndSession(absl::Duration kill_after);
   pid_t pid() const { return process_.pid; }
+  // How the launcher ended, for people; once OnLauncherGone was called.
+  const std::string& end() const { return end_; }
 
  private:
   absl::Status OnPacket(NativeConnection& connection, Packet packet) override;
@@ -94,6 +96,7 @@ class LauncherLink : private NativeConnection::Handler {
   ScopedFd board_;
   uint32_t next_request_ = 1;
   bool ending_ = false;
+  std::string end_ = "ended";
   EventLoop::TimerId kill_timer_ = 0;
 };
 

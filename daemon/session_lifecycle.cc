@@ -375,12 +375,16 @@ absl::Status Session::SignalHere(const std::vector<ProcAddress>& procs, int sign
 }
 
 void Session::OnLauncherGone() {
-  LogInfo("daemon", "launcher ended").With("session", id_.ToHex()).With("pid", launcher_->pid());
-  context_->sweeper->RemoveKnownChild(launcher_->pid());
+  const std::shared_ptr<LauncherLink> launcher = std::move(launcher_);
+  LogInfo("daemon", "launcher ended")
+      .With("session", id_.ToHex())
+      .With("pid", launcher->pid())
+      .With("how", launcher->end());
+  context_->sweeper->RemoveKnownChild(launcher->pid());
   keeper_.Use(nullptr);
   RemoveLauncherState(context_->run_dir, id_);
   // Its own callback runs: it must outlive this call.
-  context_->loop->Post([launcher = std::shared_ptr<LauncherLink>(std::move(launcher_))] {});
+  context_->loop->Post([launcher] {});
   std::vector<uint64_t> workers;
   for (const auto& [proc, record] : procs_.all()) {
     if (!record.is_client) workers.push_back(proc);
@@ -388,6 +392,7 @@ void Session::OnLauncherGone() {
   // The kernel kills them with their parent; nobody is left to report it.
   ProcExit exit;
   exit.signal = SIGKILL;
+  exit.memory_kill.why = absl::StrCat("its launcher (pid ", launcher->pid(), ") ", launcher->end());
   exit.confirmed = true;
   sweeping_ = true;
   for (const uint64_t proc : workers) {

@@ -16,7 +16,7 @@ from outside import can_exit, commit_from_outside
 
 TARGET = "launcher"
 NO_SUCH_CELL = {
-    ("*", "throw"): "its code throws nothing; an exception of a library ends it as SIGABRT does",
+    ("*", "throw"): "while it serves, its own code throws nothing; an exception of a library ends it as SIGABRT does",
     ("*", "raise"): "it runs no Python",
     ("*", "ignore TERM"): "it runs no code of users that could ignore it, and takes TERM as the order to end",
 }
@@ -24,7 +24,12 @@ if not can_exit():
     NO_SUCH_CELL |= dict.fromkeys((("*", "exit 0"), ("*", "exit 7")), "cannot be made on this processor")
 
 
-def assert_failed(cell: Cell, end: object) -> None:
+def how_it_ended(cell: Cell) -> str:
+    kind, code = DEATHS[cell.outcome.fault]
+    return f"was killed by signal {code}" if kind == "signalled" else f"exited with status {code}"
+
+
+def assert_failed(cell: Cell, end: object, launcher: int) -> None:
     """Its workers were killed with it."""
     assert isinstance(end, RemoteError), end
     assert end.is_a("SupervisionError"), end
@@ -32,6 +37,7 @@ def assert_failed(cell: Cell, end: object) -> None:
         assert end.is_a("SpawnError"), end
         return
     assert (end.fields["kind"], end.fields["code"]) == ("signalled", 9), end.fields
+    assert f"its launcher (pid {launcher}) {how_it_ended(cell)}" in end.fields["text"], end
 
 
 def assert_told(client: Client, meshes: list[str]) -> None:
@@ -47,7 +53,7 @@ def assert_dead(cell: Cell, launcher: int) -> None:
     stopping = cell.moment == "stopping"
     for end in cell.ends():
         if not (stopping and end is None):
-            assert_failed(cell, end)
+            assert_failed(cell, end, launcher)
     cell.live.census.wait_gone(GONE_S, but={client.pid})
     if cell.moment == "before ready":
         assert_told(client, ["victims"])
