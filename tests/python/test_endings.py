@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import threading
 import time
 import types
@@ -310,6 +311,35 @@ def test_a_stop_of_processes_that_cannot_be_asked_for_raises(
             with pytest.raises(RuntimeError, match="no daemon"):
                 procs.stop().get(timeout=EVENT_S)
     procs._core.end_procs("after all")
+
+
+def test_a_death_while_the_processes_are_being_stopped_is_no_failure(
+    spawn_procs: Any, failures: Failures, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """Also if it is noticed before the daemon knows of the stop."""
+    procs, others = (spawn_procs({"gpus": 1}, name=name) for name in ("stopped", "killed"))
+    busy = procs.spawn("busy", Busy)
+    counter = others.spawn("counter", Counter)
+    counter.add.call_one().get(timeout=EVENT_S)
+    gate = Gate(tmp_path / "gate")
+    gate.let_pass()
+    busy.pass_gate.call_one(gate.path).get(timeout=EVENT_S)
+    waiting = busy.pass_gate.call_one(gate.path)
+    (pid,) = procs.pids()
+    ask = type(procs._core).stop_procs
+
+    def die_first(core: Any, addresses: Any, reason: str) -> None:
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(SupervisionError, match=r"Killed\(sig=9\)"):
+            waiting.get(timeout=EVENT_S)
+        ask(core, addresses, reason)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(procs._core), "stop_procs", die_first)
+        procs.stop().get(timeout=EVENT_S)
+    os.kill(next(iter(others.pids())), signal.SIGKILL)
+    (failure,) = failures.wait()
+    assert failure.event.mesh == "counter"
 
 
 def test_a_stop_of_processes_takes_their_actors_off_what_is_owned(spawn_procs: Any) -> None:

@@ -112,11 +112,15 @@ class ActorMeshCore:
         if self.restarter is not None:
             self.restarter.quit()
 
+    def tell_no_more(self) -> None:
+        """Of deaths of its processes, which end on purpose."""
+        if self.creation is not None:
+            self.creation.tell_no_more()
+
     def _let_go(self) -> None:
         """Its end is no failure from now on, and what waits for a restart fails. In turn."""
         self._restart_no_more()  # The creation may have made the restarter since.
-        if self.creation is not None:
-            self.creation.tell_no_more()
+        self.tell_no_more()
         members = self.members
         members.supervised = False
         members.lose_all_down(self.stopped or {})

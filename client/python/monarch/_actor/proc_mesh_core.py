@@ -113,6 +113,8 @@ class ProcMeshCore:
     def end_procs(self, reason: str) -> None:
         """Blocks until they are gone."""
         self._let_go(reason)
+        for mesh in self._actors_of_owner():
+            mesh.tell_no_more()
         self.stop_procs(self.procs, reason)
         if self.output is not None:
             self.output.finish(_OUTPUT_S)
