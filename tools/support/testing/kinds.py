@@ -64,6 +64,14 @@ def _sim(options: Options) -> Tally:
     return bazel.test(["--config=opt", *flags], ["//tests/sim/..."], options.disabled, ["sim"])
 
 
+def _tsan(options: Options) -> Tally:
+    # What is started and stopped with calls in flight has races, if anything has.
+    rounds = 10_000 if options.full else 500
+    flags = ["--config=tsan", f"--test_env=MONARCH_ROUNDS={rounds}"]
+    flags += ["--test_timeout=-1,-1,7200,-1"] if options.full else []
+    return bazel.test(flags, EVERYTHING, options.disabled, ["-fuzz", "-sim", "-no_tsan"])
+
+
 def _clang(_: Options) -> Tally:
     return bazel.build(["--config=clang"], EVERYTHING)
 
@@ -111,9 +119,7 @@ KINDS = {
             _cpp("--config=sanitize", "--test_env=MONARCH_SIM_SEEDS=50", without=("fuzz",)),
         ),
         Kind("fuzz", "fuzz targets: corpus and seeded mutations, sanitized; --full: many more", _fuzz),
-        Kind(
-            "tsan", "C++ tests with the thread sanitizer", _cpp("--config=tsan", without=("fuzz", "sim", "no_tsan"))
-        ),
+        Kind("tsan", "C++ tests with the thread sanitizer; --full: more rounds of starts and stops", _tsan),
         Kind("clang", "everything compiles with clang, layering and lock checks on", _clang, in_ci=False),
         Kind("asan", "C++ tests, gcc, address sanitizer", _cpp("--config=asan", without=()), in_ci=False),
         Kind(
