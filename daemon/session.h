@@ -128,8 +128,8 @@ class Session : public NativeConnection::Handler,
   absl::Status OnControl(ProcRecord& record, const ControlMessage& message, std::vector<ScopedFd> fds);
   absl::Status OnWorkerHello(ProcRecord& record, const ControlMessage& message, std::vector<ScopedFd> fds);
   void Welcome(ProcRecord& record, uint32_t request);
-  void WatchClient();
-  void AdoptProcs(AdoptedSession*adopted), TellWhatItMissed(ProcRecord&record);
+  void AdoptProcs(AdoptedSession* adopted);
+  void TellWhatItMissed(ProcRecord& record);
   absl::Status OnConnect(ProcRecord& record, const ControlMessage& message);
   absl::Status WaitFor(const ProcRecord& peer, ProcRecord& asker, uint32_t request);
   void Introduce(ProcRecord& asker, uint32_t request, ProcRecord& peer);
@@ -142,8 +142,8 @@ class Session : public NativeConnection::Handler,
   void SpawnHere(SpawnRequest request, Spawner::Reply reply);
   void StopHere(const StopRequest& request, Stopper::Reply reply);
   absl::Status SignalHere(const std::vector<ProcAddress>& procs, int signal);
-  absl::Status OnActorUp(ProcRecord& record, const Value& body);
   void ListFailed(ActorRecord* actor);
+  absl::Status OnActorUp(ProcRecord& record, const Value& body);
   absl::Status OnActorDown(ProcRecord& record, const Value& body);
   void OnHang(const ActorAddress& actor, const Hang& hang);
   absl::Status OnFrame(ProcRecord& record, std::string packet);
@@ -151,17 +151,14 @@ class Session : public NativeConnection::Handler,
 
   absl::Status RoomFor(int64_t procs, RequestError* error) const;
   absl::Status EnsureLauncher();
-  FailureEvent BaseEvent(const ProcRecord& record) const;
   void FillEnd(const ProcRecord& record, const ProcExit& exit, FailureEvent* event) const;
   void Die(uint64_t proc, const ProcExit& exit);
   void Bury(uint64_t proc, const FailureEvent& event);
   void OwnerDied(const ProcAddress& owner, const std::string& what);
+  FailureEvent BaseEvent(const ProcRecord&record) const, EndOf(const ProcAddress&proc) const;
   void Broadcast(ControlType type, const ProcAddress& peer, const FailureEvent& event);
-  FailureEvent EndOf(const ProcAddress& proc) const;
   void TellAll(ControlType type, const ProcAddress& peer, const FailureEvent& event);
-  void Rearm();
-  void OnTimer();
-  void AfterSweep(), MaybeFinishEnd(), FinishEnd();
+  void WatchClient(), Rearm(), OnTimer(), AfterSweep(), MaybeFinishEnd(), FinishEnd();
 
   // Constant after construction.
   DaemonContext* const context_;
@@ -181,9 +178,7 @@ class Session : public NativeConnection::Handler,
   SessionState state_ = SessionState::kRunning;
   std::string end_reason_;
   std::optional<uint32_t> goodbye_;
-  bool sweeping_ = false;
-  bool ended_here_ = false;
-  bool hosts_ended_ = false;
+  bool sweeping_ = false, ended_here_ = false, hosts_ended_ = false;
   std::vector<absl::AnyInvocable<void()>> after_sweep_;
   ProcTable procs_;
   Introducer introducer_;
