@@ -382,7 +382,7 @@ void Session::OnLauncherGone() {
       .With("how", launcher->end());
   context_->sweeper->RemoveKnownChild(launcher->pid());
   keeper_.Use(nullptr);
-  RemoveLauncherState(context_->run_dir, id_);
+  if (state_ == SessionState::kRunning) RemoveLauncherState(context_->run_dir, id_);
   // Its own callback runs: it must outlive this call.
   context_->loop->Post([launcher] {});
   std::vector<uint64_t> workers;
@@ -452,6 +452,8 @@ void Session::MaybeFinishEnd() {
 
 void Session::FinishEnd() {
   state_ = SessionState::kGone;
+  // Last: who sees that the file is gone may count on the session's being so.
+  RemoveLauncherState(context_->run_dir, id_);
   context_->events->Add(id_.ToHex(), "session_ended");
   LogInfo("daemon", "session ended").With("session", id_.ToHex());
   hosts_.TellGone();

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pathlib
 import shutil
+import signal
 import tempfile
+import time
 from collections.abc import Iterator
 
 import pytest
-from census import resources
+from census import GONE_S, resources
 from live import Live
 
 
@@ -37,6 +40,22 @@ class Neighbours:
             if not name.startswith("workers-")
         }
 
+    def _wait_for_files(self) -> None:
+        """The daemon removes a session's a little after the last process has ended."""
+        deadline = time.monotonic() + GONE_S
+        directory = os.open(self.daemon.directory, os.O_RDONLY)
+        before = signal.signal(signal.SIGIO, lambda *_: None)
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGIO])
+        try:
+            fcntl.fcntl(directory, fcntl.F_NOTIFY, fcntl.DN_DELETE | fcntl.DN_MULTISHOT)
+            while (more := self._look() ^ self._files) and time.monotonic() < deadline:
+                signal.sigtimedwait([signal.SIGIO], deadline - time.monotonic())
+            assert more == set()
+        finally:
+            os.close(directory)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGIO])
+            signal.signal(signal.SIGIO, before)
+
     def assert_untouched(self) -> None:
         """The same processes, with the state that they had, of which no failure was told; no file is more."""
         self._calls += 1
@@ -45,7 +64,9 @@ class Neighbours:
         assert list(self.client.ask("procs.pids()")) == self._pids
         assert self.client.ask("failures(1, 0)") == []
         assert self.daemon.process.poll() is None
-        assert self._look() == self._files, self._look() ^ self._files
+        self._wait_for_files()
+        # Its end takes the daemon a few turns, and this some more.
+        self.client.ask("spawn(1).stop().get(timeout=20)", 60)
         self._first = self._first or resources(self.daemon.pid)
 
     def assert_flat(self) -> None:
