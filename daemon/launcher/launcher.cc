@@ -254,6 +254,8 @@ absl::Status Launcher::DoLaunch(const LaunchRequest& request, ScopedFd daemon_so
   const WorkerBoot boot{*session_, request.proc, request.token, request.boot};
   MONARCH_RETURN_IF_ERROR(worker->Start(SpecFor(request, daemon_socket.get()), boot, failure));
   workers_.emplace(key, std::move(worker));
+  // Its cgroup may count no memory; then there is nothing to be seen.
+  if (cgroup_.exists()) memory_watch_.Add(cgroup_.LeafDirectory(request.proc)).IgnoreError();
   return absl::OkStatus();
 }
 
@@ -353,6 +355,14 @@ void Launcher::OnLifeline(uint64_t key) {
   if (found != workers_.end()) found->second->LifelineFired();
 }
 
+void Launcher::OnMemoryEvent(const std::string& cgroup) {
+  for (const auto& [key, worker] : workers_) {
+    if (!worker->reaped() && cgroup == cgroup_.LeafDirectory(worker->proc())) {
+      memory_kills_.OnRise(cgroup, worker->pid());
+    }
+  }
+}
+
 void Launcher::OnLaunched(Worker& worker) {
   Tell(worker.proc(), {ControlType::kLaunched, 0,
                        Value::Map{{"proc", ToValue(worker.proc())}, {"pid", int64_t{worker.pid()}}}});
@@ -374,6 +384,7 @@ void Launcher::OnExited(Worker&, const WorkerExit& exit) {
 
 void Launcher::OnReaped(Worker& worker, bool ran) {
   obituaries_->Forget(worker.proc());
+  memory_watch_.Remove(cgroup_.LeafDirectory(worker.proc()));
   if (ran) return remains_.Add(worker.proc());
   cgroup_.RemoveLeaf(worker.proc());
 }

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,6 +16,7 @@
 #include "daemon/launcher/daemon_door.h"
 #include "daemon/launcher/keepsakes.h"
 #include "daemon/launcher/launcher_messages.h"
+#include "daemon/launcher/memory_watch.h"
 #include "daemon/launcher/obituaries.h"
 #include "daemon/launcher/session_cgroup.h"
 #include "daemon/launcher/session_end.h"
@@ -28,7 +30,7 @@ namespace monarch {
 
 // Bounds and delays of one launcher. Plain data.
 struct LauncherOptions {
-  size_t workers_max = 4096;  // alive at once; each costs five fds here
+  size_t workers_max = 4096;  // alive at once; each costs six fds here
   // From TERM to KILL where nobody says otherwise: the client or the daemon is dead.
   absl::Duration kill_after = absl::Seconds(1);
   // For the last output to reach its reader before the session is called gone, and again before the launcher
@@ -78,6 +80,7 @@ class Launcher : private Worker::Events, private SessionEnd::Host, private Worke
   void OnClientDead();
   void OnSignalFd();
   void OnLifeline(uint64_t key);
+  void OnMemoryEvent(const std::string& cgroup);
 
   // Worker::Events
   void OnLaunched(Worker& worker) override;
@@ -113,6 +116,7 @@ class Launcher : private Worker::Events, private SessionEnd::Host, private Worke
   SessionEnd end_;
   WorkerRemains remains_;
   MemoryKills memory_kills_{MemoryKills::FindShared()};
+  MemoryWatch memory_watch_{loop_, [this](const std::string& cgroup) { OnMemoryEvent(cgroup); }};
   std::vector<uint32_t> end_requests_;
   bool gone_sent_ = false;
   bool reap_armed_ = false;

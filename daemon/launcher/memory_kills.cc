@@ -1,11 +1,15 @@
 #include "daemon/launcher/memory_kills.h"
 
+#include <signal.h>
+
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/launcher/session_cgroup.h"
 
@@ -45,6 +49,15 @@ std::optional<int64_t> ParseOomKills(std::string_view text) {
   return std::nullopt;
 }
 
+bool ParseKillIsPending(std::string_view status) {
+  std::istringstream in{std::string(status)};
+  std::string key;
+  for (std::string rest; in >> key && std::getline(in, rest);) {
+    if (key == "ShdPnd:") return (strtoull(rest.c_str(), nullptr, 16) >> (SIGKILL - 1) & 1) != 0;
+  }
+  return false;
+}
+
 MemoryKills::MemoryKills(std::string shared)
     : shared_(std::move(shared)), counted_(CountIn(shared_).value_or(0)) {}
 
@@ -62,11 +75,23 @@ std::string MemoryKills::FindShared() {
   return CountIn(path) ? path : "";
 }
 
+void MemoryKills::OnRise(const std::string& cgroup, pid_t pid) {
+  // In this order. The kernel counts, then sends, both under the victim's task lock, which whoever reads the
+  // status waits for: a kill of this process that is in the count is in the status.
+  const std::optional<int64_t> count = CountIn(cgroup + kEventsFile);
+  const std::string status = ReadText(absl::StrCat("/proc/", pid, "/status"));
+  // A zombie's has no such line: what ended it is to be judged.
+  if (!count || !absl::StrContains(status, "VmRSS:") || ParseKillIsPending(status)) return;
+  survived_[cgroup] = *count;
+}
+
 MemoryVerdict MemoryKills::Judge(const std::string& cgroup) {
   const std::string own = cgroup.empty() ? "" : cgroup + kEventsFile;
+  const auto survived = survived_.extract(cgroup);
   if (const std::optional<int64_t> count = CountIn(own)) {
-    if (*count > 0) return {MemoryVerdict::Answer::kYes, Rise(own, 0, *count)};
-    return {MemoryVerdict::Answer::kNo, NoRise(own, 0)};
+    const int64_t before = survived ? survived.mapped() : 0;
+    if (*count > before) return {MemoryVerdict::Answer::kYes, Rise(own, before, *count)};
+    return {MemoryVerdict::Answer::kNo, NoRise(own, before)};
   }
   const std::optional<int64_t> count = CountIn(shared_);
   if (!count) {

@@ -1,7 +1,10 @@
 #include "daemon/launcher/memory_kills.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -55,6 +58,50 @@ TEST_CASE("ACgroupOfItsOwnDecides") {
   const MemoryVerdict verdict = kills.Judge(counters.leaf());
   CHECK(verdict.answer == Answer::kYes);
   CHECK(verdict.why == "oom_kill in " + counters.leaf() + "/memory.events rose from 0 to 1");
+}
+
+TEST_CASE("WhatAWorkerSurvivesSaysNothingOfItsEnd") {
+  const Counters counters;
+  counters.SetLeaf(2);
+  MemoryKills kills("");
+  kills.OnRise(counters.leaf(), getpid());  // nobody has killed this one
+  const MemoryVerdict verdict = kills.Judge(counters.leaf());
+  CHECK(verdict.answer == Answer::kNo);
+  CHECK(verdict.why == "not for lack of memory, for oom_kill in " + counters.leaf() +
+                           "/memory.events stayed 2: somebody sent SIGKILL");
+  // Judged once: the directory's name may come again.
+  CHECK(kills.Judge(counters.leaf()).answer == Answer::kYes);
+  kills.OnRise(counters.leaf(), getpid());
+  counters.SetLeaf(3);
+  CHECK(kills.Judge(counters.leaf()).why ==
+        "oom_kill in " + counters.leaf() + "/memory.events rose from 2 to 3");
+}
+
+TEST_CASE("ARiseThatAWorkerDoesNotSurviveIsItsOwn") {
+  const Counters counters;
+  counters.SetLeaf(1);
+  MemoryKills kills("");
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  REQUIRE(child > 0);
+  REQUIRE(kill(child, SIGKILL) == 0);
+  kills.OnRise(counters.leaf(), child);  // on its way
+  siginfo_t info;
+  REQUIRE(waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT) == 0);
+  kills.OnRise(counters.leaf(), child);  // a zombie
+  REQUIRE(waitid(P_PID, static_cast<id_t>(child), &info, WEXITED) == 0);
+  kills.OnRise(counters.leaf(), child);  // gone
+  CHECK(kills.Judge(counters.leaf()).answer == Answer::kYes);
+}
+
+TEST_CASE("ReadsAPendingKill") {
+  CHECK(ParseKillIsPending("Name:\tx\nSigPnd:\t0\nShdPnd:\t0000000000000100\nSigBlk:\t0\n"));
+  CHECK_FALSE(ParseKillIsPending("SigPnd:\t0000000000000100\nShdPnd:\t0000000000004000\n"));
+  CHECK_FALSE(ParseKillIsPending("Name:\tShdPnd: 100\n"));
+  CHECK_FALSE(ParseKillIsPending(""));
 }
 
 TEST_CASE("WithoutOneEachRiseOfTheSharedCountIsTakenForOneWorker") {

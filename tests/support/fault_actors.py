@@ -9,9 +9,11 @@ import sys
 import threading
 from typing import Any
 
+import limit_faults
 from monarch.actor import Actor, BootstrapCommand, current_rank, default_bootstrap_cmd, endpoint, this_host
 
 __all__ = [
+    "LIMITS",
     "Faulty",
     "FaultyStart",
     "commit",
@@ -23,6 +25,7 @@ __all__ = [
 ]
 
 VICTIM = 1  # the rank
+LIMITS: dict[str, int] = {}  # of all that are spawned here
 
 
 class Uncaught(BaseException):
@@ -46,6 +49,10 @@ def commit(fault: str, uncaught: bool = False) -> None:
             fifo.write(f"{os.getpid()}\n")
         with open(gate, encoding="utf-8") as fifo:
             fifo.readline()
+    elif fault == "memory":
+        limit_faults.exhaust_memory()
+    elif fault == "fork bomb":
+        limit_faults.fork_bomb()
     elif fault.startswith("exit "):
         os._exit(int(fault.split()[1]))
     else:
@@ -132,7 +139,7 @@ class FaultyStart(Actor):
 
 
 def start_faulty() -> tuple[Any, Any]:
-    procs = this_host().spawn_procs({"gpus": 2}, name="faulty_procs")
+    procs = this_host().spawn_procs({"gpus": 2}, name="faulty_procs", **LIMITS)
     faulty = procs.spawn("faulty", Faulty)
     faulty.ping.call().get(timeout=30)
     return procs, faulty
@@ -165,4 +172,4 @@ def spawn_faulty(fault: str) -> Any:
     def command(point: Any) -> BootstrapCommand:
         return faulty if point["gpus"] == VICTIM else default
 
-    return this_host().spawn_procs({"gpus": 2}, bootstrap_command=command, name="faulty_procs")
+    return this_host().spawn_procs({"gpus": 2}, bootstrap_command=command, name="faulty_procs", **LIMITS)

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from census import GONE_S, Census, wait_exit
+from census import GONE_S, SLOWER, Census, wait_exit
 
-EVENT_S = 20.0  # for what must happen; reached only when it does not
+EVENT_S = 20.0 * SLOWER  # for what must happen; reached only when it does not
 FULL = bool(os.environ.get("MONARCH_TEST_FULL"))
 SUPPORT = pathlib.Path(__file__).parent
 BIN = pathlib.Path(sys.executable).parent
@@ -206,6 +206,7 @@ class Live:
         self.census = Census()
         self.run_dir_stays = False  # that of a killed daemon, until the next one starts
         self._workers = 0
+        self._fifos = 0
         self._open = contextlib.ExitStack()
 
     def environment(self, **more: str) -> dict[str, str]:
@@ -263,7 +264,8 @@ class Live:
         return process
 
     def fifo(self, name: str) -> pathlib.Path:
-        path = self.folder / name
+        self._fifos += 1
+        path = self.folder / f"{name}-{self._fifos}"
         os.mkfifo(path)
         return path
 
@@ -302,8 +304,9 @@ def read_fifo(path: pathlib.Path, timeout: float = EVENT_S) -> str:
         os.close(fd)
 
 
-@pytest.fixture
-def live() -> Iterator[Live]:
+@contextlib.contextmanager
+def opened() -> Iterator[Live]:
+    """Nothing of it is left afterwards."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="mt-"))
     found = Live(folder)
     try:
@@ -317,3 +320,9 @@ def live() -> Iterator[Live]:
                 os.kill(pid, signal.SIGKILL)
             wait_exit(pid, GONE_S)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def live() -> Iterator[Live]:
+    with opened() as found:
+        yield found

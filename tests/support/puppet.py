@@ -31,6 +31,11 @@ def failures(count: int, timeout: float = 20) -> list[dict[str, Any]]:
         return list(_failures)
 
 
+def forget_failures() -> None:
+    with _failed:
+        _failures.clear()
+
+
 def _event(event: Any) -> dict[str, Any]:
     names = (
         "kind",

@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 from collections.abc import Callable
 
-from testing import bazel, command, python
+from testing import bazel, command, python, vm
 from testing.disabled import Disabled
 from testing.tally import Tally
 
@@ -92,6 +92,10 @@ def _bench(_: Options) -> Tally:
     return _one("bench --smoke", [str(ROOT / "tools/bench"), "--smoke"], 1200)
 
 
+def _vm(options: Options) -> Tally:
+    return vm.run(VENV, ROOT, options.full, options.disabled)
+
+
 def _wheel(_: Options) -> Tally:
     return _one("wheel", [str(ROOT / "tools/support/wheel_test.sh")], 1800)
 
@@ -129,6 +133,13 @@ KINDS = {
             in_ci=False,
         ),
         Kind("bench", "each benchmark starts and ends", _bench, in_ci=False, needs_package=True),
+        Kind(
+            "vm",
+            "tests/vm in a virtual machine (QEMU): systemd and cgroup v2; installs what that needs with apt",
+            _vm,
+            in_ci=False,
+            needs_package=True,
+        ),
         Kind("wheel", "the repaired wheel runs in a bare environment", _wheel, in_ci=False),
     )
 }

@@ -47,27 +47,34 @@ def _run_file(
 ) -> Tally:
     with tempfile.TemporaryDirectory(prefix="monarch-test-") as folder:
         report = pathlib.Path(folder, "report.xml")
-        line = [
-            str(venv / "bin/python"),
-            "-m",
-            "pytest",
-            "-v",
-            "--tb=short",
-            "--color=no",
-            "-p",
-            "no:cacheprovider",
-        ]
-        line += [f"--rootdir={root}", f"--config-file={root}/pyproject.toml", f"--junitxml={report}"]
-        line += [f"--deselect={test}" for test in left_out]
+        line = pytest_command(venv, root, report, left_out)
         status = command.run([*line, name], FILE_TIMEOUT_S, root, env)
-        tally = _read_report(report, name)
+        tally = read_report(report, name)
     nothing_collected = status == 5
     if status != 0 and not nothing_collected and not tally.failures:
         tally.fail(f"{name} (ended with {status})")
     return tally
 
 
-def _read_report(report: pathlib.Path, name: str) -> Tally:
+def pytest_command(
+    venv: pathlib.Path, root: pathlib.Path, report: pathlib.Path, left_out: list[str]
+) -> list[str]:
+    """Without the file that it is to run."""
+    line = [
+        str(venv / "bin/python"),
+        "-m",
+        "pytest",
+        "-v",
+        "--tb=short",
+        "--color=no",
+        "-p",
+        "no:cacheprovider",
+    ]
+    line += [f"--rootdir={root}", f"--config-file={root}/pyproject.toml", f"--junitxml={report}"]
+    return line + [f"--deselect={test}" for test in left_out]
+
+
+def read_report(report: pathlib.Path, name: str) -> Tally:
     """Empty if the process did not live to write it."""
     tally = Tally()
     if not report.exists():

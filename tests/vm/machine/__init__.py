@@ -1,0 +1,1 @@
+"""Boots a guest that has this host's files and a systemd of its own (see ../README.md)."""
