@@ -72,7 +72,7 @@ absl::Status ReceiveBook(PacketSocket* socket, AdoptedSession* adopted) {
 // Once it is certain that `adopted->process` is the launcher.
 absl::Status TalkToLauncher(const std::string& run_dir, AdoptedSession* adopted) {
   MONARCH_ASSIGN_OR_RETURN(PacketSocket socket,
-                           PacketSocket::Connect(LauncherSocketPath(run_dir, adopted->state.session)));
+                           PacketSocket::Connect(adopted->state.socket));
   MONARCH_ASSIGN_OR_RETURN(const PeerCredentials peer, ReadPeerCredentials(socket.fd()));
   if (peer.pid != adopted->process.pid) {
     return absl::PermissionDeniedError(
@@ -116,7 +116,8 @@ Value ToValue(const LauncherState& state) {
                     {"host", ToValue(state.host)},
                     {"pid", Value(int64_t{state.pid})},
                     {"start_time", Value(state.start_time)},
-                    {"token", ToValue(state.token)}};
+                    {"token", ToValue(state.token)},
+                    {"socket", Value(Value::Bytes{state.socket})}};
 }
 
 absl::StatusOr<LauncherState> LauncherStateFromValue(const Value& value) {
@@ -128,6 +129,7 @@ absl::StatusOr<LauncherState> LauncherStateFromValue(const Value& value) {
   MONARCH_ASSIGN_OR_RETURN(const int64_t start_time, value["start_time"].AsInt());
   if (session.is_zero() || token.is_zero() || pid <= 1 || pid > INT32_MAX)
     return absl::InvalidArgumentError("launcher state: out of range");
+  MONARCH_ASSIGN_OR_RETURN(state.socket, value["socket"].AsBytes());
   state.session = SessionId(session);
   state.host = HostId(host);
   state.token = StartToken(token);
@@ -140,24 +142,24 @@ std::string LauncherStatePath(const std::string& run_dir, const SessionId& sessi
   return SessionFile(run_dir, session, ".state");
 }
 
-std::string LauncherSocketPath(const std::string& run_dir, const SessionId& session) {
-  return SessionFile(run_dir, session, ".sock");
+std::string LauncherSocketPath(const std::string& directory, const SessionId& session) {
+  return SessionFile(directory, session, ".sock");
 }
 
-absl::StatusOr<LauncherResume> SaveLauncher(const std::string& run_dir, const SessionId& session,
-                                            const HostId& host, pid_t pid, absl::Duration absence_max) {
-  const std::optional<ProcessStat> stat = ReadProcessStat(pid);
+absl::StatusOr<LauncherResume> SaveLauncher(const std::string& run_dir, LauncherState state,
+                                            absl::Duration absence_max) {
+  const std::optional<ProcessStat> stat = ReadProcessStat(state.pid);
   if (!stat) return absl::NotFoundError("the launcher has ended");
-  const LauncherState state{session, host, pid, stat->start_time, StartToken::Random()};
-  const std::string socket = LauncherSocketPath(run_dir, session);
-  unlink(socket.c_str());
-  MONARCH_RETURN_IF_ERROR(WriteStateFile(LauncherStatePath(run_dir, session), ToValue(state)));
-  return LauncherResume{socket, state.token, absence_max};
+  state.start_time = stat->start_time;
+  state.token = StartToken::Random();
+  unlink(state.socket.c_str());
+  MONARCH_RETURN_IF_ERROR(WriteStateFile(LauncherStatePath(run_dir, state.session), ToValue(state)));
+  return LauncherResume{state.socket, state.token, absence_max};
 }
 
-void RemoveLauncherState(const std::string& run_dir, const SessionId& session) {
+void RemoveLauncherState(const std::string& run_dir, const std::string& directory, const SessionId& session) {
   unlink(LauncherStatePath(run_dir, session).c_str());
-  unlink(LauncherSocketPath(run_dir, session).c_str());
+  unlink(LauncherSocketPath(directory, session).c_str());
 }
 
 HostState NextHostState(const absl::StatusOr<Value>& saved, const std::string& boot) {

@@ -23,16 +23,18 @@ struct LauncherState {
   pid_t pid = 0;
   uint64_t start_time = 0;
   StartToken token;
+  std::string socket;  // the path of its door
 };
 Value ToValue(const LauncherState& state);
 absl::StatusOr<LauncherState> LauncherStateFromValue(const Value& value);
 
 std::string LauncherStatePath(const std::string& run_dir, const SessionId& session);
-std::string LauncherSocketPath(const std::string& run_dir, const SessionId& session);
-// Makes the session's entry, for a launcher that was just started.
-absl::StatusOr<LauncherResume> SaveLauncher(const std::string& run_dir, const SessionId& session,
-                                            const HostId& host, pid_t pid, absl::Duration absence_max);
-void RemoveLauncherState(const std::string& run_dir, const SessionId& session);
+// `directory`: where that launcher may write.
+std::string LauncherSocketPath(const std::string& directory, const SessionId& session);
+// Makes the session's entry, for a launcher that was just started; gives it start time and token.
+absl::StatusOr<LauncherResume> SaveLauncher(const std::string& run_dir, LauncherState state,
+                                            absl::Duration absence_max);
+void RemoveLauncherState(const std::string& run_dir, const std::string& directory, const SessionId& session);
 
 // The host keeps its id from daemon to daemon until it boots, and each daemon counts processes from another
 // place. `saved`: what the file says, or why nothing. Pure.

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,8 @@
 #include "base/status_macros.h"
 #include "base/version.h"
 #include "daemon/launcher/exec_launcher_host.h"
+#include "daemon/launcher/systemd_launcher_host.h"
+#include "daemon/notify_socket.h"
 #include "daemon/service/grpc_host_control.h"
 
 namespace monarch {
@@ -56,6 +59,13 @@ void RaiseFdLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+void Notify(const char* state) {
+  const char* const socket = std::getenv("NOTIFY_SOCKET");
+  const absl::Status told = NotifySupervisor(socket == nullptr ? "" : socket, state);
+  if (!told.ok())
+    LogWarning("daemon", "cannot tell the supervisor").With("error", std::string(told.message()));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Create(const DaemonOptions& options) {
@@ -69,7 +79,7 @@ absl::Status Daemon::Init() {
   if (options_.run_dir.empty()) {
     MONARCH_ASSIGN_OR_RETURN(run_dir_, RunDir::CreatePrivate());
   } else {
-    MONARCH_ASSIGN_OR_RETURN(run_dir_, RunDir::Open(options_.run_dir));
+    MONARCH_ASSIGN_OR_RETURN(run_dir_, RunDir::Open(options_.run_dir, options_.is_system));
   }
   if (options_.is_private || !options_.log_path.empty()) {
     MONARCH_RETURN_IF_ERROR(
@@ -81,8 +91,7 @@ absl::Status Daemon::Init() {
   if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) return ErrnoStatus("become a sub-reaper", errno);
 
   MONARCH_ASSIGN_OR_RETURN(loop_, MakeEpollEventLoop());
-  launchers_ = std::make_unique<ExecLauncherHost>(
-      options_.launcher_path.empty() ? DefaultLauncherPath() : options_.launcher_path, STDERR_FILENO);
+  MakeLauncherHost();
   sweeper_ = std::make_unique<ProcessSweeper>(loop_.get());
   context_.loop = loop_.get();
   context_.launchers = launchers_.get();
@@ -103,6 +112,8 @@ absl::Status Daemon::Init() {
   context_.host_name = HostName();
   context_.run_dir = run_dir_->path();
   context_.is_private = options_.is_private;
+  context_.is_system = options_.is_system;
+  context_.allow_root = options_.allow_root;
   context_.started = loop_->Now();
   context_.make_host_control = [loop = loop_.get()](ScopedFd socket, const StartToken& token) {
     return MakeGrpcHostControl(loop, std::move(socket), token);
@@ -115,7 +126,11 @@ absl::Status Daemon::Init() {
         return grpc_->AddConnection(std::move(socket), owner);
       },
       [this] { OnSessionGone(); });
-  MONARCH_ASSIGN_OR_RETURN(grpc_, GrpcServer::Start(&context_, sessions_.get()));
+  // Whom a session's connections belong to sees that session; who looks at all of them comes another way.
+  MONARCH_ASSIGN_OR_RETURN(grpc_, GrpcServer::Start(&context_, sessions_.get(), !options_.is_system));
+  if (options_.is_system) {
+    MONARCH_ASSIGN_OR_RETURN(operators_grpc_, GrpcServer::Start(&context_, sessions_.get(), true));
+  }
   // First: who comes back finds its session.
   if (context_.survives) {
     for (AdoptedSession& session : AdoptSessions(run_dir_->path(), context_.host))
@@ -134,18 +149,39 @@ absl::Status Daemon::Init() {
   return absl::OkStatus();
 }
 
+// The system's daemon asks systemd; where it cannot, and all others, start launchers themselves.
+void Daemon::MakeLauncherHost() {
+  const std::string program = options_.launcher_path.empty() ? DefaultLauncherPath() : options_.launcher_path;
+  if (options_.is_system) {
+    absl::StatusOr<std::unique_ptr<SystemdManager>> systemd =
+        SystemdManager::Open(SystemdManager::Scope::kSystem);
+    if (systemd.ok()) {
+      systemd_ = *std::move(systemd);
+      launchers_ = std::make_unique<SystemdLauncherHost>(systemd_.get(), program);
+      return;
+    }
+    LogWarning("daemon", "launchers are children of monarchd, and of its user alone")
+        .With("reason", std::string(systemd.status().message()));
+  }
+  launchers_ = std::make_unique<ExecLauncherHost>(program, STDERR_FILENO);
+}
+
 absl::Status Daemon::ListenForClients() {
+  using Access = UnixListener::Access;
+  const bool is_system = options_.is_system;
   MONARCH_ASSIGN_OR_RETURN(
       grpc_listener_,
       UnixListener::Start(
           loop_.get(), run_dir_->path() + "/grpc.sock", SOCK_STREAM,
-          [this](ScopedFd fd, const PeerCredentials& peer) {
-            const absl::Status added = grpc_->AddConnection(std::move(fd), absl::StrCat("pid ", peer.pid));
+          is_system ? Access::kOperators : Access::kOwner, [this](ScopedFd fd, const PeerCredentials& peer) {
+            const absl::Status added =
+                operators_grpc()->AddConnection(std::move(fd), absl::StrCat("pid ", peer.pid));
             if (!added.ok())
               LogWarning("daemon", "control connection refused").With("error", added.ToString());
           }));
   MONARCH_ASSIGN_OR_RETURN(native_listener_,
                            UnixListener::Start(loop_.get(), run_dir_->path() + "/native.sock", SOCK_SEQPACKET,
+                                               is_system ? Access::kEverybody : Access::kOwner,
                                                [this](ScopedFd fd, const PeerCredentials& peer) {
                                                  sessions_->AddPeer(std::move(fd), peer, false);
                                                }));
@@ -218,6 +254,7 @@ void Daemon::OnSessionGone() {
 void Daemon::Leave(const std::string& reason) {
   if (leaving_) return;
   leaving_ = true;
+  Notify("STOPPING=1");
   LogInfo("daemon", "monarchd leaves").With("reason", reason);
   sessions_->EndAll(reason);
   if (sessions_->sessions().empty()) return loop_->Stop();
@@ -228,13 +265,22 @@ void Daemon::Leave(const std::string& reason) {
 }
 
 void Daemon::Run() {
+  Notify("READY=1");
   loop_->Run();
+  // Whatever of a session is left there, also of a daemon that was killed, ends before this unit counts as
+  // stopped.
+  if (leaving_ && systemd_) {
+    const absl::Status stopped = systemd_->Stop(SystemdLauncherHost::kSlice, kSliceStopMax);
+    if (!stopped.ok())
+      LogWarning("daemon", "the slice is not stopped").With("error", std::string(stopped.message()));
+  }
   LogInfo("daemon", "monarchd ended").With("run_dir", run_dir_->path());
 }
 
 Daemon::~Daemon() {
   // Handlers that still run hold the sessions; the loop takes no more of their tasks.
   if (grpc_) grpc_->Shutdown();
+  if (operators_grpc_) operators_grpc_->Shutdown();
 }
 
 }  // namespace monarch

@@ -9,6 +9,7 @@
 #include "daemon/daemon_context.h"
 #include "daemon/event_log.h"
 #include "daemon/grpc_server.h"
+#include "daemon/launcher/systemd_manager.h"
 #include "daemon/options.h"
 #include "daemon/peer_listener.h"
 #include "daemon/run_dir.h"
@@ -34,7 +35,9 @@ class Daemon {
  private:
   explicit Daemon(const DaemonOptions& options) : options_(options) {}
   absl::Status Init();
+  void MakeLauncherHost();
   absl::Status ListenForClients();
+  GrpcServer* operators_grpc() { return operators_grpc_ ? operators_grpc_.get() : grpc_.get(); }
   absl::Status ListenForHosts();
   absl::Status TakeClient(int fd);
   absl::Status WatchSignals();
@@ -44,10 +47,12 @@ class Daemon {
 
   // Longer than a session's end takes with all its fallbacks.
   static constexpr absl::Duration kLeaveMax = absl::Seconds(8);
+  static constexpr absl::Duration kSliceStopMax = absl::Seconds(15);
 
   const DaemonOptions options_;
   std::unique_ptr<RunDir> run_dir_;
   std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<SystemdManager> systemd_;  // where it starts the launchers
   std::unique_ptr<LauncherHost> launchers_;
   EventLog events_{4096};
   std::unique_ptr<FailureKeeper> failure_keeper_;
@@ -56,6 +61,7 @@ class Daemon {
   DaemonContext context_;
   std::unique_ptr<SessionManager> sessions_;
   std::unique_ptr<GrpcServer> grpc_;
+  std::unique_ptr<GrpcServer> operators_grpc_;  // where users are not to see each other's sessions
   std::unique_ptr<UnixListener> grpc_listener_;
   std::unique_ptr<UnixListener> native_listener_;
   std::vector<std::unique_ptr<PeerListener>> host_listeners_;

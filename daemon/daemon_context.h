@@ -38,6 +38,8 @@ struct DaemonContext {
   std::string run_dir;
   bool is_private = false;
   bool survives = false;  // sessions outlive this daemon: the next one in this run directory takes them over
+  bool is_system = false;  // for all users of the host
+  bool allow_root = false;
   absl::Duration started;
   // A channel for requests to another daemon, over a connected socket, in the name of the token's owner
   // there.

@@ -55,7 +55,7 @@ class PosixGrpcServer final : public GrpcServer {
         admin_(context, sessions) {}
   ~PosixGrpcServer() override { Shutdown(); }
 
-  absl::Status Build() {
+  absl::Status Build(bool lists_all) {
     grpc::ServerBuilder builder;
     builder.SetMaxReceiveMessageSize(kRequestBytesMax);
     builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
@@ -63,8 +63,10 @@ class PosixGrpcServer final : public GrpcServer {
     builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 1);
     builder.RegisterService(&host_);
     builder.RegisterService(&process_);
-    builder.RegisterService(&event_);
-    builder.RegisterService(&admin_);
+    if (lists_all) {
+      builder.RegisterService(&event_);
+      builder.RegisterService(&admin_);
+    }
     server_ = builder.BuildAndStart();
     return server_ ? absl::OkStatus() : absl::InternalError("start gRPC server: refused");
   }
@@ -118,9 +120,9 @@ void PosixGrpcServer::WarmUp() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(DaemonContext* context,
-                                                              SessionManager* sessions) {
+                                                              SessionManager* sessions, bool lists_all) {
   auto server = std::make_unique<PosixGrpcServer>(context, sessions);
-  MONARCH_RETURN_IF_ERROR(server->Build());
+  MONARCH_RETURN_IF_ERROR(server->Build(lists_all));
   return std::unique_ptr<GrpcServer>(std::move(server));
 }
 

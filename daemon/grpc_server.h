@@ -13,8 +13,9 @@ namespace monarch {
 // the control loop; the handlers run on gRPC's threads.
 class GrpcServer {
  public:
-  // Both outlive the server.
-  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(DaemonContext* context, SessionManager* sessions);
+  // Both outlive the server. `lists_all`: it answers questions about all sessions.
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(DaemonContext* context, SessionManager* sessions,
+                                                           bool lists_all);
   virtual ~GrpcServer() = default;
 
   // Serves on a connected stream socket from now on, which counts as `owner`'s. InvalidArgument: it is no

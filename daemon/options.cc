@@ -12,6 +12,8 @@
 namespace monarch {
 namespace {
 
+constexpr char kSystemRunDir[] = "/run/monarch";
+
 // mailbox_bytes_max is --mailbox-bytes-max.
 std::string OptionOf(std::string_view limit) {
   return absl::StrCat("--", absl::StrReplaceAll(std::string(limit), {{"_", "-"}}));
@@ -37,10 +39,17 @@ DaemonOptions::Parsed DaemonOptions::Parse(int argc, char** argv, DaemonOptions*
   CLI::Option* client_fd =
       app.add_option("--client-fd", options->client_fd, "inherited socket of the private client");
   app.add_flag("--private", options->is_private, "serve one client and end with it")->needs(client_fd);
+  CLI::Option* system = app.add_flag("--system", options->is_system,
+                                     "serve all users of this host, with their processes in units of systemd "
+                                     "(run directory: /run/monarch)");
+  system->excludes(client_fd);
+  app.add_flag("--allow-root", options->allow_root, "with --system: start processes of root, too")
+      ->needs(system);
   app.add_option("--worker-address", options->worker_addresses,
                  "serve other daemons of this user there (may be repeated): ipc://PATH, ipc://@NAME, "
                  "tcp://127.0.0.1:PORT, tcp://HOST:fdN (inherited listening socket)")
-      ->excludes(client_fd);
+      ->excludes(client_fd)
+      ->excludes(system);
   app.add_option("--launcher", options->launcher_path, "monarch-launcher (default: beside this program)");
   app.add_option("--log", options->log_path, "log file");
   const std::map<std::string, LogLevel> levels = {{"debug", LogLevel::kDebug},
@@ -55,6 +64,7 @@ DaemonOptions::Parsed DaemonOptions::Parse(int argc, char** argv, DaemonOptions*
       throw CLI::ValidationError(std::string(set.message()));
     }
     app.parse(argc, argv);
+    if (options->is_system && options->run_dir.empty()) options->run_dir = kSystemRunDir;
     if (!options->is_private && options->worker_addresses.empty() && options->run_dir.empty()) {
       throw CLI::ValidationError("--run-dir", "is needed unless --private or --worker-address is given");
     }

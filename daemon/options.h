@@ -15,6 +15,8 @@ struct DaemonOptions {
   std::string run_dir;      // "": with is_private or worker_addresses, a fresh one
   bool is_private = false;  // goes away with the client at client_fd
   int client_fd = -1;
+  bool is_system = false;                     // serves all users of this host; systemd starts their launchers
+  bool allow_root = false;                    // serves root's own sessions, too
   std::vector<std::string> worker_addresses;  // where other daemons may attach; none: they may not
   std::string launcher_path;                  // "": monarch-launcher beside this program
   std::string log_path;                       // "": private: <run-dir>/monarchd.log, else stderr

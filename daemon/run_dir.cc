@@ -97,8 +97,8 @@ std::string WorkerLogName(absl::string_view session) {
   return absl::StrCat("workers-", session.substr(0, 8), ".log");
 }
 
-absl::Status EnsureOwnDirectory(const std::string& path) {
-  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+absl::Status EnsureOwnDirectory(const std::string& path, bool for_all) {
+  if (mkdir(path.c_str(), for_all ? 0755 : 0700) != 0 && errno != EEXIST)
     return ErrnoStatus(absl::StrCat("make directory ", path), errno);
   struct stat info;
   if (lstat(path.c_str(), &info) != 0) return ErrnoStatus(absl::StrCat("look at ", path), errno);
@@ -107,7 +107,10 @@ absl::Status EnsureOwnDirectory(const std::string& path) {
     return absl::PermissionDeniedError(
         absl::StrCat(path, " belongs to uid ", info.st_uid, ", not to uid ", geteuid()));
   }
-  if ((info.st_mode & 077) != 0) {
+  if (for_all && (info.st_mode & 022) != 0)
+    return absl::PermissionDeniedError(
+        absl::StrCat(path, " can be written by others; its mode must be 0755"));
+  if (!for_all && (info.st_mode & 077) != 0) {
     return absl::PermissionDeniedError(absl::StrCat(path, " is open to others; its mode must be 0700"));
   }
   return absl::OkStatus();
@@ -150,8 +153,8 @@ absl::StatusOr<std::unique_ptr<RunDir>> RunDir::CreatePrivate() {
   return std::unique_ptr<RunDir>(new RunDir(path, std::move(lock), true));
 }
 
-absl::StatusOr<std::unique_ptr<RunDir>> RunDir::Open(const std::string& path) {
-  MONARCH_RETURN_IF_ERROR(EnsureOwnDirectory(path));
+absl::StatusOr<std::unique_ptr<RunDir>> RunDir::Open(const std::string& path, bool for_all) {
+  MONARCH_RETURN_IF_ERROR(EnsureOwnDirectory(path, for_all));
   MONARCH_ASSIGN_OR_RETURN(ScopedFd lock, TakeLock(path));
   // Left by a daemon that was killed; nobody serves them, for the lock is ours.
   unlink(absl::StrCat(path, "/grpc.sock").c_str());

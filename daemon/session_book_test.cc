@@ -109,7 +109,7 @@ TEST_CASE("a host keeps its id until it boots, and numbers processes anew") {
 }
 
 TEST_CASE("a launcher's state comes back, and nonsense is refused") {
-  const LauncherState state{SessionId::Random(), kHost, 123, 456, StartToken::Random()};
+  const LauncherState state{SessionId::Random(), kHost, 123, 456, StartToken::Random(), "/door"};
   const auto back = LauncherStateFromValue(ToValue(state));
   REQUIRE(back.ok());
   CHECK(back->session == state.session);

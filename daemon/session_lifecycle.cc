@@ -16,6 +16,7 @@
 #include "base/status_macros.h"
 #include "daemon/run_dir.h"
 #include "daemon/session.h"
+#include "daemon/system_users.h"
 
 namespace monarch {
 namespace {
@@ -116,7 +117,8 @@ void Session::SpawnHere(SpawnRequest request, Spawner::Reply reply) {
 }
 
 std::string Session::log_path() const {
-  return absl::StrCat(context_->run_dir, "/", WorkerLogName(id_.ToHex()));
+  return absl::StrCat(LaunchersDirectory(context_->run_dir, context_->is_system, client_.uid), "/",
+                      WorkerLogName(id_.ToHex()));
 }
 
 absl::StatusOr<ProcDescription> Session::StartProc(const SpawnRequest& request, size_t index) {

@@ -1,5 +1,6 @@
 #include "daemon/session_manager.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <utility>
@@ -10,6 +11,7 @@
 #include "base/version.h"
 #include "daemon/protocol.h"
 #include "daemon/shared_fds.h"
+#include "daemon/system_users.h"
 #include "message/utf8.h"
 
 namespace monarch {
@@ -17,6 +19,11 @@ namespace {
 
 // Each up to 64 MiB, and the run directory is often in memory.
 constexpr size_t kLogsMax = 16;
+
+bool HasEnded(const ScopedFd& pidfd) {
+  pollfd entry{pidfd.get(), POLLIN, 0};
+  return poll(&entry, 1, 0) != 0;
+}
 
 }  // namespace
 
@@ -86,6 +93,12 @@ absl::Status SessionManager::OnHello(Pending* pending, const ControlMessage& mes
   MONARCH_RETURN_IF_ERROR(CheckRoom());
   if (fds.size() != 3 && fds.size() != 5 && fds.size() != 6) {
     return absl::InvalidArgumentError(absl::StrCat("hello: ", fds.size(), " fds, wanted 5 or 6"));
+  }
+  if (context_->is_system) {
+    MONARCH_RETURN_IF_ERROR(CheckSystemClient(pending->peer.uid, pending->peer.pid, context_->allow_root));
+    // Else what was looked at may be another by that number.
+    if (!pending->pidfd.valid() || HasEnded(pending->pidfd))
+      return absl::UnauthenticatedError("hello: its process has ended");
   }
   Session::Client client;
   MONARCH_ASSIGN_OR_RETURN(client.shared, TakeSharedFds(&fds));

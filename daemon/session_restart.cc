@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "daemon/session.h"
+#include "daemon/system_users.h"
 
 namespace monarch {
 namespace {
@@ -32,7 +33,9 @@ SessionIdentity IdentityOf(const AdoptedSession& adopted) {
 
 absl::Status Session::EnsureLauncher() {
   if (launcher_) return absl::OkStatus();
-  MONARCH_ASSIGN_OR_RETURN(StartedLauncher process, context_->launchers->Start(mark_));
+  if (context_->is_system)
+    MONARCH_RETURN_IF_ERROR(PrepareUserDirectory(context_->run_dir, client_.uid).status());
+  MONARCH_ASSIGN_OR_RETURN(StartedLauncher process, context_->launchers->Start(mark_, client_.uid));
   context_->sweeper->AddKnownChild(process.pid);
   LogInfo("daemon", "launcher started").With("session", id_.ToHex()).With("pid", process.pid);
   launcher_ = std::make_unique<LauncherLink>(context_->loop, std::move(process), mark_, this);
@@ -40,7 +43,13 @@ absl::Status Session::EnsureLauncher() {
   if (client_.output_stream.valid()) fds.push_back(client_.output_stream.get());
   absl::StatusOr<LauncherResume> resume = absl::CancelledError("not wanted");
   if (context_->survives && !is_guest_) {
-    resume = SaveLauncher(context_->run_dir, id_, context_->host, launcher_->pid(),
+    LauncherState state;
+    state.session = id_;
+    state.host = context_->host;
+    state.pid = launcher_->pid();
+    state.socket = LauncherSocketPath(
+        LaunchersDirectory(context_->run_dir, context_->is_system, client_.uid), id_);
+    resume = SaveLauncher(context_->run_dir, std::move(state),
                           absl::Milliseconds(context_->limits.daemon_absence_ms));
     if (!resume.ok())
       LogError("daemon", "the session ends with this daemon").With("error", resume.status().ToString());

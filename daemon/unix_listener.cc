@@ -1,7 +1,9 @@
 #include "daemon/unix_listener.h"
 
+#include <grp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -11,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/errno_status.h"
 #include "base/log.h"
+#include "base/status_macros.h"
 
 namespace monarch {
 namespace {
@@ -18,6 +21,19 @@ namespace {
 constexpr int kBacklog = 256;
 // The kernel's table is full: looking again at once would spin, for the connection stays pending.
 constexpr absl::Duration kAcceptPause = absl::Milliseconds(100);
+
+absl::Status LetIn(UnixListener::Access access, const std::string& path) {
+  mode_t mode = 0600;
+  if (access == UnixListener::Access::kEverybody) mode = 0666;
+  if (access == UnixListener::Access::kOperators) {
+    const group* const operators = getgrnam(UnixListener::kOperatorsGroup);
+    if (operators != nullptr && chown(path.c_str(), static_cast<uid_t>(-1), operators->gr_gid) != 0)
+      return ErrnoStatus(absl::StrCat("give ", path, " to group ", UnixListener::kOperatorsGroup), errno);
+    if (operators != nullptr) mode = 0660;
+  }
+  if (chmod(path.c_str(), mode) != 0) return ErrnoStatus(absl::StrCat("set the mode of ", path), errno);
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -30,7 +46,8 @@ absl::StatusOr<PeerCredentials> ReadPeerCredentials(int fd) {
 }
 
 absl::StatusOr<std::unique_ptr<UnixListener>> UnixListener::Start(EventLoop* loop, const std::string& path,
-                                                                  int type, Accepted accepted) {
+                                                                  int type, Access access,
+                                                                  Accepted accepted) {
   const std::string operation = absl::StrCat("listen on ", path);
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
@@ -38,12 +55,17 @@ absl::StatusOr<std::unique_ptr<UnixListener>> UnixListener::Start(EventLoop* loo
   std::memcpy(address.sun_path, path.data(), path.size());
   ScopedFd fd(socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return ErrnoStatus(operation, errno);
-  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
-      listen(fd.get(), kBacklog) != 0) {
-    return ErrnoStatus(operation, errno == EADDRINUSE ? EEXIST : errno);
-  }
+  // Until its mode is set nobody but this user gets at it.
+  const mode_t mask = umask(0177);
+  const bool bound = bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  const int error = errno;
+  umask(mask);
+  if (!bound) return ErrnoStatus(operation, error == EADDRINUSE ? EEXIST : error);
+  MONARCH_RETURN_IF_ERROR(LetIn(access, path));
+  if (listen(fd.get(), kBacklog) != 0) return ErrnoStatus(operation, errno);
   const int number = fd.get();
-  std::unique_ptr<UnixListener> listener(new UnixListener(loop, path, std::move(fd), std::move(accepted)));
+  std::unique_ptr<UnixListener> listener(
+      new UnixListener(loop, path, std::move(fd), access, std::move(accepted)));
   const absl::Status watched =
       loop->WatchFd(number, EPOLLIN, [self = listener.get()](uint32_t) { self->OnReady(); });
   if (!watched.ok()) return watched;
@@ -69,7 +91,8 @@ void UnixListener::OnReady() {
   }
   const absl::StatusOr<PeerCredentials> peer = ReadPeerCredentials(fd.get());
   if (!peer.ok()) return;
-  if (peer->uid != geteuid() && peer->uid != 0) {
+  // Else the socket's mode has decided.
+  if (access_ == Access::kOwner && peer->uid != geteuid() && peer->uid != 0) {
     LogWarning("daemon", "connection refused: another user")
         .With("path", path_)
         .With("uid", peer->uid)

@@ -29,7 +29,12 @@ void KillAndReap(const StartedChild& child) {
 
 }  // namespace
 
-absl::StatusOr<StartedLauncher> ExecLauncherHost::Start(const SessionId& session) {
+absl::StatusOr<StartedLauncher> ExecLauncherHost::Start(const SessionId& session, uid_t uid) {
+  if (uid != geteuid()) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("start ", program_, " for uid ", uid, ": a daemon of uid ", geteuid(),
+                     " starts processes of another user through systemd only"));
+  }
   const ScopedFd null(open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!null.valid()) return ErrnoStatus("open /dev/null", errno);
   absl::StatusOr<std::pair<PacketSocket, PacketSocket>> pair = PacketSocket::Pair();

@@ -14,7 +14,8 @@ class ExecLauncherHost final : public LauncherHost {
   // object; -1: /dev/null.
   ExecLauncherHost(std::string program, int log_fd) : program_(std::move(program)), log_fd_(log_fd) {}
 
-  absl::StatusOr<StartedLauncher> Start(const SessionId& session) override;
+  // PermissionDenied for another user than this process's.
+  absl::StatusOr<StartedLauncher> Start(const SessionId& session, uid_t uid) override;
 
  private:
   const std::string program_;

@@ -26,18 +26,24 @@ ExitStatus Reap(const StartedLauncher& launcher) {
 
 TEST_CASE("SaysWhyAProgramDidNotStart") {
   ExecLauncherHost host("/no/such/launcher", -1);
-  const absl::StatusOr<StartedLauncher> started = host.Start(SessionId::Random());
+  const absl::StatusOr<StartedLauncher> started = host.Start(SessionId::Random(), geteuid());
   CHECK(absl::IsNotFound(started.status()));
 }
 
 TEST_CASE("GivesASocketThatEndsWithTheLauncher") {
   // Stands in for a launcher: ends at once.
   ExecLauncherHost host("/bin/true", -1);
-  absl::StatusOr<StartedLauncher> started = host.Start(SessionId::Random());
+  absl::StatusOr<StartedLauncher> started = host.Start(SessionId::Random(), geteuid());
   REQUIRE(started.ok());
   CHECK(Reap(*started) == ExitStatus{});
   Packet packet;
   CHECK(absl::IsUnavailable(started->socket.TryReceive(&packet).status()));
+}
+
+TEST_CASE("StartsNothingForAnotherUser") {
+  ExecLauncherHost host("/bin/true", -1);
+  const absl::StatusOr<StartedLauncher> started = host.Start(SessionId::Random(), geteuid() + 1);
+  CHECK(absl::IsPermissionDenied(started.status()));
 }
 
 TEST_CASE("TheLogFdIsItsStdoutAndStderr") {
@@ -48,7 +54,7 @@ TEST_CASE("TheLogFdIsItsStdoutAndStderr") {
   // Says its only argument is unknown, on stderr.
   ExecLauncherHost host("/bin/ls", write_end.get());
   const SessionId session = SessionId::Random();
-  absl::StatusOr<StartedLauncher> started = host.Start(session);
+  absl::StatusOr<StartedLauncher> started = host.Start(session, geteuid());
   REQUIRE(started.ok());
   CHECK_FALSE(Reap(*started) == ExitStatus{});
   char buffer[4096];

@@ -63,7 +63,7 @@ LauncherFixture::LauncherFixture(LauncherFixtureOptions options) {
   MakePipe(&out_reader_, &out);
   MakePipe(&err_reader_, &err);
   ExecLauncherHost host(Runfile("monarch-launcher"), STDERR_FILENO);
-  absl::StatusOr<StartedLauncher> started = host.Start(session_);
+  absl::StatusOr<StartedLauncher> started = host.Start(session_, geteuid());
   REQUIRE(started.ok());
   launcher_ = *std::move(started);
   LauncherSetup setup;

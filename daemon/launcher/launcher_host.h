@@ -11,7 +11,7 @@
 
 namespace monarch {
 
-// A launcher just started. The caller reaps it (it is a child of this process) once `pidfd` is readable.
+// A launcher just started. If it is a child of this process, the caller reaps it once `pidfd` is readable.
 struct StartedLauncher {
   pid_t pid = -1;
   ScopedFd pidfd;
@@ -23,8 +23,8 @@ struct StartedLauncher {
 class LauncherHost {
  public:
   virtual ~LauncherHost() = default;
-  // Starts one; it runs when this returns. Errors say which step failed.
-  virtual absl::StatusOr<StartedLauncher> Start(const SessionId& session) = 0;
+  // Starts one, for a session of the user `uid`; it runs when this returns. Errors say which step failed.
+  virtual absl::StatusOr<StartedLauncher> Start(const SessionId& session, uid_t uid) = 0;
 };
 
 }  // namespace monarch

@@ -1,5 +1,5 @@
-// monarch-launcher: parent of one session's workers on one host. Its daemon's socket is fd 3; arguments only
-// tell people in a process listing which session it is.
+// monarch-launcher: parent of one session's workers on one host. Its daemon's socket is fd 3, or with
+// --daemon-fd=0 its stdin; --session only tells people in a process listing which one it is.
 
 #include <fcntl.h>
 #include <signal.h>
@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "base/errno_status.h"
@@ -43,6 +44,16 @@ uint64_t RaiseOpenFilesLimit() {
   return before;
 }
 
+// Of the kinds of fds that systemd gives a service, its stdin is the one that can be a socket of the
+// caller's.
+absl::Status MoveStdin() {
+  // In this order: what is opened must not get the number.
+  if (dup2(STDIN_FILENO, kDaemonSocketFd) < 0) return ErrnoStatus("move stdin to fd 3", errno);
+  const ScopedFd null(open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!null.valid() || dup2(null.get(), STDIN_FILENO) < 0) return ErrnoStatus("open /dev/null", errno);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<PacketSocket> TakeDaemonSocket() {
   int type = 0;
   socklen_t size = sizeof(type);
@@ -53,8 +64,9 @@ absl::StatusOr<PacketSocket> TakeDaemonSocket() {
   return PacketSocket(ScopedFd(kDaemonSocketFd));
 }
 
-absl::Status Run() {
+absl::Status Run(bool daemon_is_stdin) {
   BlockSignals();
+  if (daemon_is_stdin) MONARCH_RETURN_IF_ERROR(MoveStdin());
   LauncherOptions options;
   options.nofile_soft = RaiseOpenFilesLimit();
   if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return ErrnoStatus("become sub-reaper", errno);
@@ -70,8 +82,10 @@ absl::Status Run() {
 }  // namespace
 }  // namespace monarch
 
-int main() {
-  const absl::Status status = monarch::Run();
+int main(int argc, char** argv) {
+  bool daemon_is_stdin = false;
+  for (int i = 1; i < argc; ++i) daemon_is_stdin |= std::string_view(argv[i]) == "--daemon-fd=0";
+  const absl::Status status = monarch::Run(daemon_is_stdin);
   monarch::LogError("launcher", "cannot start").With("error", status.ToString());
   return monarch::kExitFailure;
 }

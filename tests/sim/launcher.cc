@@ -179,7 +179,7 @@ void SimLauncher::Advance() {
   if (const auto wake = ladder_.WakeAt()) After(*wake - world().Now(), [this] { Advance(); });
 }
 
-absl::StatusOr<StartedLauncher> SimLauncherHost::Start(const SessionId& session) {
+absl::StatusOr<StartedLauncher> SimLauncherHost::Start(const SessionId& session, uid_t) {
   auto pair = PacketSocket::Pair();
   MONARCH_CHECK(pair.ok());
   SimLauncher* launcher = table_->Add(std::make_unique<SimLauncher>(

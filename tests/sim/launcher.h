@@ -74,7 +74,7 @@ class SimLauncherHost final : public LauncherHost {
  public:
   SimLauncherHost(World* world, Ledger* ledger, ProcessTable* table, int host, SimLauncher::PlanWorker plan)
       : world_(world), ledger_(ledger), table_(table), host_(host), plan_(std::move(plan)) {}
-  absl::StatusOr<StartedLauncher> Start(const SessionId& session) override;
+  absl::StatusOr<StartedLauncher> Start(const SessionId& session, uid_t uid) override;
 
  private:
   World* const world_;
