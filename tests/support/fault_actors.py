@@ -10,6 +10,7 @@ import threading
 from typing import Any
 
 import limit_faults
+from census import SLOWER
 from monarch.actor import Actor, BootstrapCommand, current_rank, default_bootstrap_cmd, endpoint, this_host
 
 __all__ = [
@@ -141,7 +142,7 @@ class FaultyStart(Actor):
 def start_faulty() -> tuple[Any, Any]:
     procs = this_host().spawn_procs({"gpus": 2}, name="faulty_procs", **LIMITS)
     faulty = procs.spawn("faulty", Faulty)
-    faulty.ping.call().get(timeout=30)
+    faulty.ping.call().get(timeout=30 * SLOWER)
     return procs, faulty
 
 

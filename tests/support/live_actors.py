@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 import cloudpickle
+from census import SLOWER
 from monarch._actor.process import process
 from monarch.actor import (
     Actor,
@@ -173,7 +174,7 @@ class Owning(Actor):
     @endpoint
     def own(self, procs: Any) -> None:
         self.owned = procs.spawn("owned", Victim)
-        self.owned.ping.call().get(timeout=30)
+        self.owned.ping.call().get(timeout=30 * SLOWER)
 
     @endpoint
     def begin_wait(self, path: str) -> None:
@@ -187,14 +188,14 @@ class Owning(Actor):
 
 def spawn(count: int) -> Any:
     procs = this_host().spawn_procs({"gpus": count}, name="procs")
-    procs.initialized.get(timeout=30)
+    procs.initialized.get(timeout=30 * SLOWER)
     return procs
 
 
 def start_victims(count: int) -> tuple[Any, Any]:
     procs = spawn(count)
     victims = procs.spawn("victims", Victim)
-    victims.ping.call().get(timeout=30)
+    victims.ping.call().get(timeout=30 * SLOWER)
     return procs, victims
 
 
@@ -242,5 +243,5 @@ def rounds(count: int) -> None:
     """Starts and stops a mesh of two processes, again and again."""
     for _ in range(count):
         procs, victims = start_victims(2)
-        victims.stop().get(timeout=30)
-        procs.stop().get(timeout=30)
+        victims.stop().get(timeout=30 * SLOWER)
+        procs.stop().get(timeout=30 * SLOWER)
