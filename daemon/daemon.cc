@@ -243,7 +243,8 @@ absl::Status Daemon::WatchSignals() {
       LogInfo("daemon", "monarchd leaves its sessions to the next");
       return loop_->Stop();
     }
-    Leave("monarchd was told to stop");
+    Leave(systemd_ && systemd_->JobOf(getpid()).value_or("") == "restart" ? "systemd restarts monarchd"
+                                                                          : "monarchd was told to stop");
   });
 }
 

@@ -137,7 +137,10 @@ def test_the_unit_is_started_again_while_sessions_are_there(live: Live, client: 
     """Their cgroups, which have controllers enabled, are not below its own: systemd could not start it then."""
     client.start_victims(1)
     before = main_pid()
+    number = client.begin("victims.run.call('import threading; threading.Event().wait()').get()")
     systemctl("restart", "monarchd")
+    assert client.error(number).is_a("SupervisionError")
+    assert 'monarchd leaves reason="systemd restarts monarchd"' in journal()
     assert main_pid() not in (0, before)
     next_client = start_client(live)
     next_client.start_victims(1)
