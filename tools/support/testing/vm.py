@@ -114,7 +114,7 @@ def _runs(venv: pathlib.Path, root: pathlib.Path, full: bool, names: list[str], 
 
 def _as(user: str, step: str, line: list[str], root: pathlib.Path, full: bool) -> str:
     """A service of its own, with a cgroup that is given to the user."""
-    env = [f"--setenv=MONARCH_TEST_SLOWER={SLOWER}", "--setenv=MONARCH_SPAWN_PHASE_MS=120000"]
+    env = [f"--setenv=MONARCH_TEST_SLOWER={SLOWER}", "--setenv=MONARCH_LIMIT_SPAWN_PHASE_MS=120000"]
     env += ["--setenv=PYTHONDONTWRITEBYTECODE=1", "--setenv=PYTHONUNBUFFERED=1"]
     env += ["--setenv=MONARCH_TEST_FULL=1"] if full else []
     unit = ["systemd-run", "--quiet", "--wait", "--pipe", "--collect", f"--unit=test-{step}", f"--uid={user}"]
