@@ -70,9 +70,8 @@ absl::Status ReceiveBook(PacketSocket* socket, AdoptedSession* adopted) {
 }
 
 // Once it is certain that `adopted->process` is the launcher.
-absl::Status TalkToLauncher(const std::string& run_dir, AdoptedSession* adopted) {
-  MONARCH_ASSIGN_OR_RETURN(PacketSocket socket,
-                           PacketSocket::Connect(adopted->state.socket));
+absl::Status TalkToLauncher(AdoptedSession* adopted) {
+  MONARCH_ASSIGN_OR_RETURN(PacketSocket socket, PacketSocket::Connect(adopted->state.socket));
   MONARCH_ASSIGN_OR_RETURN(const PeerCredentials peer, ReadPeerCredentials(socket.fd()));
   if (peer.pid != adopted->process.pid) {
     return absl::PermissionDeniedError(
@@ -102,7 +101,7 @@ absl::StatusOr<AdoptedSession> Adopt(const std::string& run_dir, const std::stri
   if (!stat || stat->start_time != adopted.state.start_time)
     return absl::NotFoundError("its launcher has ended");
   const absl::Status talked = adopted.state.host == host
-                                  ? TalkToLauncher(run_dir, &adopted)
+                                  ? TalkToLauncher(&adopted)
                                   : absl::FailedPreconditionError("this host has another id now");
   if (talked.ok()) return adopted;
   syscall(SYS_pidfd_send_signal, adopted.process.pidfd.get(), SIGTERM, nullptr, 0);
@@ -112,12 +111,9 @@ absl::StatusOr<AdoptedSession> Adopt(const std::string& run_dir, const std::stri
 }  // namespace
 
 Value ToValue(const LauncherState& state) {
-  return Value::Map{{"session", ToValue(state.session)},
-                    {"host", ToValue(state.host)},
-                    {"pid", Value(int64_t{state.pid})},
-                    {"start_time", Value(state.start_time)},
-                    {"token", ToValue(state.token)},
-                    {"socket", Value(Value::Bytes{state.socket})}};
+  return Value::Map{{"session", ToValue(state.session)}, {"host", ToValue(state.host)},
+                    {"pid", Value(int64_t{state.pid})},  {"start_time", Value(state.start_time)},
+                    {"token", ToValue(state.token)},     {"socket", Value(Value::Bytes{state.socket})}};
 }
 
 absl::StatusOr<LauncherState> LauncherStateFromValue(const Value& value) {
@@ -157,9 +153,12 @@ absl::StatusOr<LauncherResume> SaveLauncher(const std::string& run_dir, Launcher
   return LauncherResume{state.socket, state.token, absence_max};
 }
 
-void RemoveLauncherState(const std::string& run_dir, const std::string& directory, const SessionId& session) {
-  unlink(LauncherStatePath(run_dir, session).c_str());
-  unlink(LauncherSocketPath(directory, session).c_str());
+void RemoveLauncherState(const std::string& run_dir, const SessionId& session) {
+  const std::string path = LauncherStatePath(run_dir, session);
+  if (const absl::StatusOr<Value> value = ReadStateFile(path); value.ok()) {
+    if (const auto state = LauncherStateFromValue(*value); state.ok()) unlink(state->socket.c_str());
+  }
+  unlink(path.c_str());
 }
 
 HostState NextHostState(const absl::StatusOr<Value>& saved, const std::string& boot) {

@@ -34,7 +34,8 @@ std::string LauncherSocketPath(const std::string& directory, const SessionId& se
 // Makes the session's entry, for a launcher that was just started; gives it start time and token.
 absl::StatusOr<LauncherResume> SaveLauncher(const std::string& run_dir, LauncherState state,
                                             absl::Duration absence_max);
-void RemoveLauncherState(const std::string& run_dir, const std::string& directory, const SessionId& session);
+// With the socket that it names.
+void RemoveLauncherState(const std::string& run_dir, const SessionId& session);
 
 // The host keeps its id from daemon to daemon until it boots, and each daemon counts processes from another
 // place. `saved`: what the file says, or why nothing. Pure.

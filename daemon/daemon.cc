@@ -235,16 +235,14 @@ absl::Status Daemon::WatchSignals() {
   if (!signals_.valid()) return ErrnoStatus("make a signalfd", errno);
   return loop_->WatchFd(signals_.get(), EPOLLIN, [this](uint32_t) {
     signalfd_siginfo info;
-    bool hand_over = context_.survives;
-    while (read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
-      if (info.ssi_signo != SIGHUP) hand_over = false;
-    }
-    if (hand_over) {
-      LogInfo("daemon", "monarchd leaves its sessions to the next");
-      return loop_->Stop();
-    }
-    Leave(systemd_ && systemd_->JobOf(getpid()).value_or("") == "restart" ? "systemd restarts monarchd"
-                                                                          : "monarchd was told to stop");
+    bool told_to_stop = false;
+    while (read(signals_.get(), &info, sizeof(info)) == sizeof(info))
+      told_to_stop |= info.ssi_signo != SIGHUP;
+    const bool restarts = systemd_ && systemd_->JobOf(getpid()).value_or("") == "restart";
+    if (!context_.survives || (told_to_stop && !restarts)) return Leave("monarchd was told to stop");
+    Notify("STOPPING=1");
+    LogInfo("daemon", "monarchd leaves its sessions to the next");
+    loop_->Stop();
   });
 }
 

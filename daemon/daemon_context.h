@@ -37,7 +37,7 @@ struct DaemonContext {
   std::string host_name;
   std::string run_dir;
   bool is_private = false;
-  bool survives = false;  // sessions outlive this daemon: the next one in this run directory takes them over
+  bool survives = false;   // sessions outlive this daemon: the next one in this run directory takes them over
   bool is_system = false;  // for all users of the host
   bool allow_root = false;
   absl::Duration started;

@@ -18,8 +18,8 @@ class RunDir {
   // /tmp/monarch-<uid>/<random>. Those that dead daemons of this user left there are removed first.
   static absl::StatusOr<std::unique_ptr<RunDir>> CreatePrivate();
   // That directory, made if needed. FailedPrecondition: another daemon holds its lock. What a dead daemon
-  // left is removed, but for state files and the logs of their sessions. `for_all`: others may enter (0755), as
-  // its sockets' modes let them.
+  // left is removed, but for state files and the logs of their sessions. `for_all`: others may enter (0755),
+  // as its sockets' modes let them.
   static absl::StatusOr<std::unique_ptr<RunDir>> Open(const std::string& path, bool for_all = false);
   // A directory of CreatePrivate is removed whole.
   ~RunDir();

@@ -47,8 +47,8 @@ absl::Status Session::EnsureLauncher() {
     state.session = id_;
     state.host = context_->host;
     state.pid = launcher_->pid();
-    state.socket = LauncherSocketPath(
-        LaunchersDirectory(context_->run_dir, context_->is_system, client_.uid), id_);
+    state.socket =
+        LauncherSocketPath(LaunchersDirectory(context_->run_dir, context_->is_system, client_.uid), id_);
     resume = SaveLauncher(context_->run_dir, std::move(state),
                           absl::Milliseconds(context_->limits.daemon_absence_ms));
     if (!resume.ok())

@@ -133,23 +133,28 @@ def test_who_is_not_served_is_told_how_to_be(live: Live) -> None:
     assert sessions() == []
 
 
-def test_the_unit_is_started_again_while_sessions_are_there(live: Live, client: Client) -> None:
-    """Their cgroups, which have controllers enabled, are not below its own: systemd could not start it then."""
-    client.start_victims(1)
+def test_sessions_go_on_over_a_restart_and_a_kill_of_the_unit(live: Live, client: Client) -> None:
+    pids = client.start_victims(2)
+    fifo = live.fifo("until")
+    number = client.begin(f"victims.slice(gpus=1).wait_for.call_one({str(fifo)!r}).get()")
     before = main_pid()
-    number = client.begin("victims.run.call('import threading; threading.Event().wait()').get()")
     systemctl("restart", "monarchd")
-    assert client.error(number).is_a("SupervisionError")
-    assert 'monarchd leaves reason="systemd restarts monarchd"' in journal()
+    assert "monarchd leaves its sessions to the next" in journal()
     assert main_pid() not in (0, before)
-    next_client = start_client(live)
-    next_client.start_victims(1)
-    assert next_client.ask(f"victims.ping.call().get(timeout={EVENT_S}).values()") == [0]
+    ping = f"victims.slice(gpus=0).ping.call_one().get(timeout={EVENT_S})"
+    assert client.ask(ping) == 0
+    client.ask("more = spawn(1)", 3 * EVENT_S)
     killed = main_pid()
     os.kill(killed, signal.SIGKILL)
     assert wait_exit(killed, EVENT_S)
     systemctl("start", "monarchd")  # Restart=on-failure may be as far; done when it serves
     assert main_pid() not in (0, killed)
-    last_client = start_client(live)
-    last_client.start_victims(1)
-    assert last_client.ask(f"victims.ping.call().get(timeout={EVENT_S}).values()") == [0]
+    assert client.ask(ping) == 0
+    client.ask(f"more.stop().get(timeout={EVENT_S})", 3 * EVENT_S)
+    assert client.ask("procs.pids()") == pids
+    with open(fifo, "w"):
+        assert client.result(number) == 0
+    assert len(sessions()) == 1
+    assert client.finish() == 0
+    live.census.wait_gone()
+    assert users_processes() == {}
