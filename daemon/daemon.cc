@@ -277,6 +277,8 @@ void Daemon::Run() {
 }
 
 Daemon::~Daemon() {
+  // Who follows them would be waited for.
+  events_.UnsubscribeAll();
   // Handlers that still run hold the sessions; the loop takes no more of their tasks.
   if (grpc_) grpc_->Shutdown();
   if (operators_grpc_) operators_grpc_->Shutdown();

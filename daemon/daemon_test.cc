@@ -454,25 +454,6 @@ TEST_CASE("TooManyControlConnectionsOfOneProcessAreRefused") {
   CHECK(refused.body["message"].AsString()->find("control_connections_per_proc_max=") != std::string::npos);
 }
 
-TEST_CASE("EventsCanBeWatched") {
-  DaemonHarness harness;
-  REQUIRE(harness.Hello());
-  v1::SpawnProcsResponse procs;
-  grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(WallTime() + absl::Seconds(20)));
-  v1::WatchRequest request;
-  request.set_follow(true);
-  const auto reader = v1::EventService::NewStub(harness.Control())->Watch(&context, request);
-  REQUIRE(harness.Spawn(harness.SpawnOf("1", {"ready"}), &procs).ok());
-  kill(static_cast<pid_t>(procs.procs(0).pid()), SIGKILL);
-  std::vector<std::string> seen;
-  v1::WatchResponse event;
-  while (seen.size() < 3 && reader->Read(&event)) seen.push_back(event.what());
-  CHECK(seen == std::vector<std::string>{"session_started", "proc_ready", "proc_ended"});
-  CHECK(event.failure().kind() == v1::FAILURE_KIND_SIGNALLED);
-  context.TryCancel();
-}
-
 TEST_CASE("TermEndsAllSessionsFirst") {
   DaemonHarness harness;
   REQUIRE(harness.Hello());

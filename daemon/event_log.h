@@ -59,6 +59,8 @@ class EventLog {
   // `news` runs after each Add until Unsubscribe; it must not add or unsubscribe itself.
   uint64_t Subscribe(absl::AnyInvocable<void()> news);
   void Unsubscribe(uint64_t id) { subscribers_.erase(id); }
+  // Nothing more will be added: destroys what `news` holds.
+  void UnsubscribeAll() { subscribers_.clear(); }
 
  private:
   void Append(Entry entry);

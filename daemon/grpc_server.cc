@@ -27,6 +27,8 @@ namespace {
 
 // A request with the environment of each of many ranks.
 constexpr int kRequestBytesMax = 64 << 20;
+// For what is already answered to get out.
+constexpr absl::Duration kLastAnswersMax = absl::Milliseconds(100);
 
 absl::Status CheckStreamSocket(int fd) {
   int domain = 0;
@@ -81,7 +83,7 @@ class PosixGrpcServer final : public GrpcServer {
   void WarmUp() override;
 
   void Shutdown() override {
-    if (server_) server_->Shutdown(absl::ToChronoTime(WallTime()));
+    if (server_) server_->Shutdown(absl::ToChronoTime(WallTime() + kLastAnswersMax));
     server_.reset();
   }
 

@@ -15,6 +15,12 @@ constexpr char kFooter[] =
     "timeout (the others are shown all the same); 4 a daemon refused to answer; 5 why: no such failure is "
     "known.";
 
+absl::Duration DurationOrThrow(const char* name, const std::string& text) {
+  absl::Duration duration;
+  if (absl::ParseDuration(text, &duration) && duration >= absl::ZeroDuration()) return duration;
+  throw CLI::ValidationError(name, "\"" + text + "\" is no duration, as 90s, 10m and 2h are");
+}
+
 }  // namespace
 
 Parsed ParseCommandLine(int argc, const char* const* argv) {
@@ -42,6 +48,13 @@ Parsed ParseCommandLine(int argc, const char* const* argv) {
       ->add_option(
           "TARGET", line.target,
           "A mesh (NAME), a member of it (NAME:RANK), or a process (PID); without it what failed last");
+  CLI::App* events =
+      add("events", "What happened: processes that came and went, failures, hangs, the ends of sessions",
+          Command::kEvents);
+  events->add_flag("-f,--follow", line.follow, "Go on with what happens from now on, without a time limit");
+  events->add_option_function<std::string>(
+      "--since", [&line](const std::string& text) { line.since = DurationOrThrow("--since", text); },
+      "Only what is at most this old: 90s, 10m, 2h");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

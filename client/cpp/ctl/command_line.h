@@ -7,11 +7,13 @@
 
 namespace monarch::ctl {
 
-enum class Command { kStatus, kPs, kTree, kWhy };
+enum class Command { kStatus, kPs, kTree, kWhy, kEvents };
 
 struct CommandLine {
   Command command = Command::kStatus;
-  std::string target;  // kWhy: of whom; empty: whatever failed last
+  std::string target;                               // kWhy: of whom; empty: whatever failed last
+  absl::Duration since = absl::InfiniteDuration();  // kEvents: of what age; longer ago is left out
+  bool follow = false;                              // kEvents: and those to come
   bool json = false;
   std::string address;  // empty: all that can be found
   absl::Duration timeout = absl::Seconds(5);

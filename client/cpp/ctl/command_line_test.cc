@@ -36,6 +36,18 @@ TEST_CASE("CommandLine.DefaultsToFiveSecondsAndAllDaemons") {
   CHECK(parsed.line->address.empty());
 }
 
+TEST_CASE("CommandLine.EventsOfSomeAgeAndThoseToCome") {
+  Parsed parsed = Parse({"events"});
+  REQUIRE(parsed.line.has_value());
+  CHECK(parsed.line->since == absl::InfiniteDuration());
+  CHECK_FALSE(parsed.line->follow);
+  parsed = Parse({"events", "-f", "--since", "10m"});
+  REQUIRE(parsed.line.has_value());
+  CHECK(parsed.line->command == Command::kEvents);
+  CHECK(parsed.line->since == absl::Minutes(10));
+  CHECK(parsed.line->follow);
+}
+
 TEST_CASE("CommandLine.WrongUsageEndsWithTwo") {
   const std::vector<std::vector<const char*>> lines = {
       {},
@@ -44,6 +56,9 @@ TEST_CASE("CommandLine.WrongUsageEndsWithTwo") {
       {"status", "--timeout", "0"},
       {"status", "--timeout", "soon"},
       {"status", "ps"},
+      {"events", "--since", "yesterday"},
+      {"events", "--since", "-5m"},
+      {"ps", "--follow"},
   };
   for (const auto& line : lines) {
     const Parsed parsed = Parse(line);

@@ -5,15 +5,12 @@
 
 #include <memory>
 
-#include "absl/strings/str_cat.h"
+#include "client/cpp/ctl/daemon_channel.h"
 #include "client/cpp/ctl/exit_code.h"
 #include "proto/monarch/v1/admin.grpc.pb.h"
 
 namespace monarch::ctl {
 namespace {
-
-// Bounds what a daemon can make this process hold. A daemon at its limit of actors sends about 20 MiB.
-constexpr int kAnswerBytesMax = 64 << 20;
 
 template <typename Response>
 struct Call {
@@ -31,26 +28,6 @@ struct Conversation {
   Call<v1::GetTreeResponse> tree;
   Call<v1::GetFailuresResponse> failures;
 };
-
-std::shared_ptr<grpc::Channel> OpenChannel(const DaemonPlace& place) {
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(kAnswerBytesMax);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return grpc::CreateCustomChannel(place.Socket(), grpc::InsecureChannelCredentials(), arguments);
-}
-
-absl::Status Failure(const grpc::Status& status, absl::Duration timeout) {
-  switch (status.error_code()) {
-    case grpc::StatusCode::OK:
-      return absl::OkStatus();
-    case grpc::StatusCode::DEADLINE_EXCEEDED:
-      return absl::DeadlineExceededError(absl::StrCat("no answer within ", absl::FormatDuration(timeout)));
-    case grpc::StatusCode::UNAVAILABLE:
-      return absl::UnavailableError(absl::StrCat("not reachable: ", status.error_message()));
-    default:
-      return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
-  }
-}
 
 }  // namespace
 
@@ -90,9 +67,9 @@ std::vector<Snapshot> QueryDaemons(const std::vector<DaemonPlace>& places, const
   for (size_t i = 0; i < places.size(); ++i) {
     Snapshot snapshot;
     snapshot.place = places[i];
-    snapshot.answer = Failure(conversations[i].status.status, options.timeout);
-    if (snapshot.answer.ok()) snapshot.answer = Failure(conversations[i].tree.status, options.timeout);
-    if (snapshot.answer.ok()) snapshot.answer = Failure(conversations[i].failures.status, options.timeout);
+    snapshot.answer = CallStatus(conversations[i].status.status, options.timeout);
+    if (snapshot.answer.ok()) snapshot.answer = CallStatus(conversations[i].tree.status, options.timeout);
+    if (snapshot.answer.ok()) snapshot.answer = CallStatus(conversations[i].failures.status, options.timeout);
     if (snapshot.answer.ok()) {
       snapshot.status = std::move(conversations[i].status.response);
       snapshot.tree = std::move(conversations[i].tree.response);

@@ -49,4 +49,8 @@ std::string FormatJson(const std::vector<Snapshot>& snapshots, JsonPart part) {
   return absl::StrCat("{\"daemons\":[", absl::StrJoin(daemons, ","), "]}\n");
 }
 
+std::string FormatEventJson(const DaemonPlace& place, const v1::WatchResponse& event) {
+  return absl::StrCat("{\"address\":", Quoted(place.Address()), ",\"event\":", ToJson(event), "}\n");
+}
+
 }  // namespace monarch::ctl

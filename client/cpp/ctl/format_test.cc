@@ -285,5 +285,34 @@ TEST_CASE("Table.AlignsUtf8") {
   CHECK(table.ToString() == "A   B\né   1\nxx  2\n");
 }
 
+TEST_CASE("FormatEvent.IsALineWithTimeSessionAndWhatHappened") {
+  v1::WatchResponse event;
+  REQUIRE(google::protobuf::TextFormat::ParseFromString(R"(
+    cursor: 7 session: "0123456789abcdef0123456789abcdef" what: "proc_ended" unix_ms: 1764763200123
+    failure { kind: FAILURE_KIND_SIGNALLED mesh: "trainers" rank: 3 code: 9 pid: 4720 host_name: "node-1" }
+  )",
+                                                        &event));
+  CHECK(FormatEvent(event, absl::UTCTimeZone()) ==
+        "2025-12-03 12:00:00.123  01234567  proc_ended       proc of mesh trainers rank 3 on node-1 (pid "
+        "4720): "
+        "killed by signal 9 (SIGKILL)\n");
+
+  event.clear_failure();
+  event.set_what("session_started\x1b[31m");
+  event.set_missed(12);
+  CHECK(FormatEvent(event, absl::UTCTimeZone()) ==
+        "12 events before this one are no longer kept\n"
+        "2025-12-03 12:00:00.123  01234567  session_started?[31m\n");
+}
+
+TEST_CASE("FormatEventJson.IsOneLine") {
+  v1::WatchResponse event;
+  event.set_cursor(7);
+  event.set_what("session\nended");
+  const std::string text = FormatEventJson({"/run/monarch"}, event);
+  CHECK(text.find(R"({"address":"unix:/run/monarch","event":{"cursor":"7",)") == 0);
+  CHECK(text.find('\n') == text.size() - 1);
+}
+
 }  // namespace
 }  // namespace monarch::ctl

@@ -7,6 +7,7 @@
 #include "client/cpp/ctl/daemon_finder.h"
 #include "client/cpp/ctl/daemon_query.h"
 #include "client/cpp/ctl/ended_daemons.h"
+#include "client/cpp/ctl/events.h"
 #include "client/cpp/ctl/exit_code.h"
 #include "client/cpp/ctl/failures.h"
 #include "client/cpp/ctl/format.h"
@@ -17,6 +18,7 @@ namespace {
 JsonPart PartFor(Command command) {
   switch (command) {
     case Command::kStatus:
+    case Command::kEvents:
       return JsonPart::kNone;
     case Command::kPs:
     case Command::kTree:
@@ -38,6 +40,8 @@ std::string Format(const CommandLine& line, const std::vector<Snapshot>& snapsho
       return FormatTree(snapshots);
     case Command::kWhy:
       return FormatWhy(snapshots, line.target, absl::ToUnixMillis(WallTime()));
+    case Command::kEvents:
+      break;  // Printed as they come.
   }
   return "";
 }
@@ -45,6 +49,29 @@ std::string Format(const CommandLine& line, const std::vector<Snapshot>& snapsho
 // Where daemons that have ended are looked for; one with an address is known by that.
 std::vector<std::string> FoldersFor(const CommandLine& line) {
   return line.address.empty() ? PrivateFolders(FinderOptions::FromEnvironment()) : std::vector<std::string>();
+}
+
+int NoDaemon() {
+  std::fputs("monarchctl: no daemon is running for this user\n", stderr);
+  return kExitNothing;
+}
+
+int Events(const CommandLine& line, const std::vector<DaemonPlace>& places) {
+  if (places.empty()) return NoDaemon();
+  const absl::TimeZone zone = absl::LocalTimeZone();
+  const auto print = [&](const DaemonEvent& one) {
+    std::fputs((line.json ? FormatEventJson(*one.place, one.event) : FormatEvent(one.event, zone)).c_str(),
+               stdout);
+    std::fflush(stdout);
+  };
+  const absl::Time oldest = WallTime() - line.since;
+  KeptEvents kept = ReadEvents(places, line.timeout);
+  for (const DaemonEvent& one : kept.events) {
+    if (absl::FromUnixMillis(one.event.unix_ms()) >= oldest) print(one);
+  }
+  if (line.follow) FollowEvents(&kept, print);
+  std::fputs(FormatUnanswered(kept.answers).c_str(), stderr);
+  return ExitCodeFor(kept.answers);
 }
 
 int Main(int argc, const char* const* argv) {
@@ -63,16 +90,14 @@ int Main(int argc, const char* const* argv) {
     }
     places.push_back(*place);
   }
+  if (line.command == Command::kEvents) return Events(line, places);
   QueryOptions options;
   options.timeout = line.timeout;
   options.with_tree = PartFor(line.command) == JsonPart::kTree;
   options.with_failures = line.command == Command::kWhy;
   std::vector<Snapshot> snapshots = QueryDaemons(places, options);
   if (line.command == Command::kWhy) AddEndedDaemons(FoldersFor(line), &snapshots);
-  if (snapshots.empty() && !line.json) {
-    std::fputs("monarchctl: no daemon is running for this user\n", stderr);
-    return kExitNothing;
-  }
+  if (snapshots.empty() && !line.json) return NoDaemon();
   bool found = true;
   if (line.command == Command::kWhy) found = KeepFailuresOf(line.target, &snapshots);
   std::fputs(Format(line, snapshots).c_str(), stdout);
