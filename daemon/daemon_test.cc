@@ -357,36 +357,6 @@ TEST_CASE("GarbageClosesOnlyItsConnection") {
   CHECK(harness.Spawn(harness.SpawnOf("2", {"ready"}), &more).ok());
 }
 
-TEST_CASE("TheListingOfActorsStaysBounded") {
-  DaemonHarness harness;
-  REQUIRE(harness.Hello());
-  const auto up = [&](int64_t actor) {
-    harness.Send(ControlType::kActorUp, 0, {{"actor", actor}, {"name", "a"}, {"rank", 0}});
-  };
-  // An answer says that all before it was read: the socket holds only so much.
-  const auto flush = [&] {
-    harness.Send(ControlType::kConnect, 3, {{"peer", ToValue(harness.self)}});
-    REQUIRE(harness.AwaitAnswer(3).type == ControlType::kRefused);
-  };
-  FailureEvent failure;
-  failure.kind = FailureKind::kException;
-  for (int64_t actor = 100; actor < 1100; ++actor) {
-    up(actor);
-    up(actor);  // Said twice, it is one all the same.
-    harness.Send(ControlType::kActorDown, 0, {{"actor", actor}, {"event", ToValue(failure)}});
-    if (actor % 10 == 0) flush();
-  }
-  up(7);
-  up(8);
-  harness.Send(ControlType::kActorDown, 0, {{"actor", 8}});
-  flush();
-  const v1::GetTreeResponse tree = harness.Tree();
-  REQUIRE(tree.sessions_size() == 1);
-  CHECK(tree.sessions(0).actors_size() == 257);
-  CHECK(tree.sessions(0).actors(0).state() == "running");
-  CHECK(tree.sessions(0).actors(256).state() == "failed");
-}
-
 TEST_CASE("OtherProtocolVersionIsRefusedNamingBoth") {
   DaemonHarness harness;
   REQUIRE_FALSE(harness.Hello(7));

@@ -343,6 +343,12 @@ absl::Status Session::OnActorUp(ProcRecord& record, const Value& body) {
   entry.mesh = BoundedText(body["mesh"]);
   entry.rank = static_cast<uint32_t>(rank);
   entry.rank_label = BoundedText(body["rank_label"]);
+  entry.incarnation = static_cast<uint32_t>(body["incarnation"].AsInt().value_or(1));
+  if (!body["restarts"].is_nil()) {
+    MONARCH_ASSIGN_OR_RETURN(entry.restarts, MeshRestartsFromValue(body["restarts"]));
+    entry.restarts->mesh = BoundedText(Value(entry.restarts->mesh));
+    entry.restarts->policy = BoundedText(Value(entry.restarts->policy));
+  }
   const auto known = actors_.find(entry.address);
   if (known != actors_.end()) {
     known->second = std::move(entry);

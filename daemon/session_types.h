@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/ids.h"
@@ -11,6 +12,7 @@
 #include "daemon/native_connection.h"
 #include "daemon/proc_table.h"
 #include "daemon/session_hosts.h"
+#include "message/mesh_restarts.h"
 
 namespace monarch {
 
@@ -27,7 +29,9 @@ struct ActorRecord {
   uint32_t rank = 0;
   std::string rank_label;
   ActorAddress owner;
+  uint32_t incarnation = 1;  // of its mesh when it was made
   bool failed = false;
+  std::optional<MeshRestarts> restarts = std::nullopt;  // of the mesh that it supervises
 };
 
 // What a session's part on this host is known by.

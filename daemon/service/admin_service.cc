@@ -7,6 +7,8 @@
 #include "daemon/service/process_conversion.h"
 #include "daemon/service/unary_answer.h"
 #include "daemon/session_activities.h"
+#include "message/mesh_restarts.h"
+#include "proto/failure_event_conversion.h"
 #include "proto/id_conversion.h"
 
 namespace monarch {
@@ -38,6 +40,16 @@ void FillStatus(const DaemonContext& context, const SessionManager& sessions, v1
   }
 }
 
+void FillRestarts(const MeshRestarts& restarts, v1::MeshRestarts* out) {
+  out->set_mesh(restarts.mesh);
+  out->set_of_procs(restarts.of_procs);
+  out->set_policy(restarts.policy);
+  out->set_incarnation(restarts.incarnation);
+  out->set_restarts(restarts.restarts);
+  out->set_given_up(restarts.given_up);
+  if (restarts.cause.has_value()) *out->mutable_cause() = ToProto(*restarts.cause);
+}
+
 void FillSession(const DaemonContext& context, const Session& session, v1::SessionInfo* out) {
   out->set_session(session.id().ToHex());
   out->set_name(session.name());
@@ -59,6 +71,8 @@ void FillSession(const DaemonContext& context, const Session& session, v1::Sessi
     info->set_rank_label(actor.rank_label);
     *info->mutable_owner() = ToProto(actor.owner);
     info->set_state(actor.failed ? "failed" : "running");
+    info->set_incarnation(actor.incarnation);
+    if (actor.restarts.has_value()) FillRestarts(*actor.restarts, info->mutable_restarts());
   }
 }
 

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import signal
+import subprocess
+import sys
 from typing import Any
 
 import pytest
-from conftest import Failures
-from monarch.actor import Actor, Restart, context, current_rank, endpoint, this_proc
+from conftest import EVENT_S, Failures
+from monarch._actor.process import process
+from monarch.actor import (
+    Actor,
+    ActorError,
+    Restart,
+    context,
+    current_rank,
+    endpoint,
+    this_host,
+    this_proc,
+)
 from test_restart_actors import AT_ONCE, NEVER, SOON, STRATEGIES, Member, Restarts, fails, values
 
 
@@ -140,3 +153,92 @@ def test_a_process_that_dies_while_another_is_restarted_is_restarted_too(
     kill_rank(procs, mesh, 2)
     assert mesh.slice(gpus=2).add.call_one().get() == 1
     assert set(procs.incarnations) <= {2, 3, 4} and not failures.seen
+
+
+class Boss(Actor):
+    """Owns processes with a policy."""
+
+    def __init__(self, policy: Restart) -> None:
+        self.procs = this_host().spawn_procs({"gpus": 2}, name="below", restart=policy)
+        self.mesh = self.procs.spawn("members", Member, 3)
+        self.climbed: list[tuple[str, str]] = []
+
+    @endpoint
+    def kill(self, rank: int) -> None:
+        kill_rank(self.procs, self.mesh, rank)
+
+    @endpoint
+    def look(self) -> tuple[list[int], int, list[int]]:
+        return values(self.mesh), self.procs.incarnation, self.mesh.incarnations
+
+    @endpoint
+    def failures(self) -> list[tuple[str, str]]:
+        return self.climbed
+
+    def __supervise__(self, failure: Any) -> bool:
+        self.climbed.append((failure.mesh_name, failure.report()))
+        return True
+
+
+def test_processes_that_an_actor_spawned_are_restarted_as_the_clients(
+    spawn_procs: Any, failures: Failures
+) -> None:
+    boss = spawn_procs().spawn("boss", Boss, Restart.one_for_one(2, 60, AT_ONCE))
+    assert boss.look.call_one().get() == ([3, 3], 1, [1, 1])
+    for incarnation in (2, 3):
+        boss.kill.call_one(1).get()
+        assert boss.look.call_one().get() == ([3, 3], incarnation, [1, incarnation])
+    assert boss.failures.call_one().get() == []
+    boss.kill.call_one(1).get()
+    with pytest.raises(ActorError):
+        boss.look.call_one().get()
+    ((mesh, report),) = boss.failures.call_one().get()
+    assert mesh == "members" and "restarts are given up: more than 2 within 60 s" in report
+    assert not failures.seen
+
+
+def tree() -> tuple[str, list[dict[str, Any]]]:
+    """What `monarchctl` shows of this session: its part of the text, and its actors as JSON."""
+    command = [str(pathlib.Path(sys.executable).parent / "monarchctl"), "tree"]
+    session = process().runtime.session
+    text = subprocess.run(command, capture_output=True, text=True, timeout=EVENT_S).stdout
+    shown = json.loads(
+        subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=EVENT_S).stdout
+    )
+    sessions = [one for daemon in shown["daemons"] if daemon["answered"] for one in daemon["tree"]["sessions"]]
+    (actors,) = (one["actors"] for one in sessions if one["session"] == session)
+    (part,) = (part for part in text.split("(session ")[1:] if part.startswith(session[:8]))
+    return part, actors
+
+
+def test_monarchctl_shows_policies_incarnations_restarts_and_the_last_cause(
+    spawn_procs: Any, failures: Failures
+) -> None:
+    restarts = Restarts()
+    procs = spawn_procs({"gpus": 2}, name="shown", restart=Restart.one_for_one(5, 60, AT_ONCE, restarts))
+    along = procs.spawn("along", Member)
+    own = procs.spawn("own", Member, restart=Restart.one_for_all(1, 30, AT_ONCE, restarts))
+    assert values(along) == values(own) == [0, 0]
+    text, _ = tree()
+    assert "procs shown: 2 ready  (incarnation 1, 0 restarts by one_for_one, at most 5 within 60 s)" in text
+    assert "test_restart_actors.Member  (incarnation 1, 0 restarts by one_for_all, at most 1 within 30 s)" in text
+    assert "last cause" not in text and "monarch.Restarter" not in text
+    kill_rank(procs, along, 1)
+    restarts.wait()
+    assert values(along) == values(own) == [0, 0]
+    fails(own.slice(gpus=0).leave.call_one())
+    restarts.wait(2)
+    assert values(own) == [0, 0]
+    text, actors = tree()
+    assert "(incarnation 2, 1 restart by one_for_one, at most 5 within 60 s)" in text
+    assert "actors along: test_restart_actors.Member  (incarnation 2, with its processes)" in text
+    assert "(incarnation 3, 1 restart by one_for_all, at most 1 within 30 s)" in text
+    assert "of mesh shown rank 1" in text and "killed by signal 9" in text
+    shown = {one["restarts"]["mesh"]: one["restarts"] for one in actors if "restarts" in one}
+    assert (shown["shown"]["of_procs"], shown["own"]["of_procs"]) == (True, False)
+    assert shown["own"]["cause"]["kind"] == "FAILURE_KIND_EXCEPTION" and not shown["own"]["given_up"]
+    fails(own.slice(gpus=0).leave.call_one())
+    failures.wait()
+    assert "1 restart by one_for_all, at most 1 within 30 s, given up)" in tree()[0]
+    own.stop().get()
+    assert "one_for_all" not in tree()[0]

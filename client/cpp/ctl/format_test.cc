@@ -116,6 +116,45 @@ TEST_CASE("FormatTree.ShowsActorsBelowTheirOwners") {
         "daemon at unix:/run/monarch: no answer within 5s\n");
 }
 
+TEST_CASE("FormatTree.SaysWhatBecameOfMeshesWithARestartPolicy") {
+  const std::string tree = R"(sessions {
+    name: "x" client { proc: 1 }
+    procs { address { proc: 2 } rank: 0 mesh: "p" phase: "ready" }
+    actors {
+      address { proc { proc: 1 } actor: 7 } actor_class: "monarch.Restarter" mesh: "p.restarts"
+      owner { proc { proc: 1 } actor: 1 } state: "running"
+      restarts { mesh: "p" of_procs: true policy: "one_for_one, at most 3 within 60 s" incarnation: 2 restarts: 1 }
+    }
+    actors {
+      address { proc { proc: 1 } actor: 8 } actor_class: "monarch.Restarter" mesh: "a.restarts"
+      owner { proc { proc: 1 } actor: 1 } state: "running"
+      restarts {
+        mesh: "a" policy: "one_for_all, at most 2 within 5 s" incarnation: 3 restarts: 2 given_up: true
+        cause { kind: FAILURE_KIND_SIGNALLED code: 9 mesh: "a" rank: 1 actor_class: "job.A" }
+      }
+    }
+    actors { address { proc { proc: 2 } actor: 5 } actor_class: "job.A" mesh: "a" rank: 1 owner { proc { proc: 1 } actor: 8 } incarnation: 1 state: "failed" }
+    actors { address { proc { proc: 2 } actor: 6 } actor_class: "job.A" mesh: "a" rank: 1 owner { proc { proc: 1 } actor: 8 } incarnation: 3 state: "running" }
+    actors { address { proc { proc: 2 } actor: 9 } actor_class: "job.B" mesh: "b" owner { proc { proc: 1 } actor: 1 } incarnation: 2 state: "running" }
+    actors {
+      address { proc { proc: 1 } actor: 10 } mesh: "c.restarts" owner { proc { proc: 2 } actor: 6 } state: "running"
+      restarts { mesh: "c" policy: "one_for_one, at most 3 within 60 s" incarnation: 1 }
+    }
+  })";
+  const std::string text = FormatTree({Answered("/d", "host_name: 'n'", tree)});
+  CHECK(text ==
+        "n  (system daemon, pid 0, up 0ms)\n"
+        "└─ x  (session , client pid 0, 0ms)\n"
+        "   ├─ procs p: 1 ready  (incarnation 2, 1 restart by one_for_one, at most 3 within 60 s)\n"
+        "   ├─ actors a: job.A  (incarnation 3, 2 restarts by one_for_all, at most 2 within 5 s, given up)\n"
+        "   │  ├─ last cause: actor job.A of mesh a rank 1: killed by signal 9 (SIGKILL)\n"
+        "   │  └─ rank 1  pid 0  running\n"
+        "   │     └─ actors c: none on this host  (incarnation 1, 0 restarts by one_for_one, at most 3 "
+        "within 60 s)\n"
+        "   └─ actors b: job.B  (incarnation 2, with its processes)\n"
+        "      └─ rank 0  pid 0  running\n");
+}
+
 TEST_CASE("FormatTree.ShowsActorsOnceEvenIfTheyOwnEachOther") {
   const std::string tree = R"(sessions {
     name: "x" client { proc: 1 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <string>
 #include <tuple>
@@ -6,8 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/failure_event.h"
 #include "client/cpp/ctl/format.h"
 #include "client/cpp/ctl/table.h"
+#include "proto/failure_event_conversion.h"
 
 namespace monarch::ctl {
 namespace {
@@ -44,7 +47,11 @@ class SessionTree {
     for (const v1::ProcInfo& proc : session.procs()) {
       pids_[{proc.address().host(), proc.address().proc(), proc.address().incarnation(), 0}] = proc.pid();
     }
-    for (const v1::ActorInfo& actor : session.actors()) owned_[KeyOf(actor.owner())].push_back(&actor);
+    for (const v1::ActorInfo& actor : session.actors()) {
+      owned_[KeyOf(actor.owner())].push_back(&actor);
+      if (actor.has_restarts() && actor.restarts().of_procs())
+        of_procs_[actor.restarts().mesh()] = &actor.restarts();
+    }
   }
 
   Node Build() {
@@ -61,6 +68,12 @@ class SessionTree {
   }
 
  private:
+  struct Mesh {
+    std::vector<const v1::ActorInfo*> members;
+    uint32_t incarnation = 0;
+    const v1::MeshRestarts* restarts = nullptr;
+  };
+
   static constexpr uint64_t kRootActor = 1;  // base/ids.h
   static constexpr int kDepthMax = 64;       // deeper actors are shown below the session
 
@@ -70,8 +83,22 @@ class SessionTree {
     for (const auto& [mesh, counts] : phases) {
       std::vector<std::string> parts;
       for (const auto& [phase, count] : counts) parts.push_back(absl::StrCat(count, " ", Printable(phase)));
-      node->below.push_back({absl::StrCat("procs ", Printable(mesh), ": ", absl::StrJoin(parts, ", ")), {}});
+      Node line{absl::StrCat("procs ", Printable(mesh), ": ", absl::StrJoin(parts, ", ")), {}};
+      const auto found = of_procs_.find(mesh);
+      if (found != of_procs_.end()) AddRestarts(*found->second, found->second->incarnation(), &line);
+      node->below.push_back(std::move(line));
     }
+  }
+
+  // What became of a mesh with a restart policy, behind its name and below it.
+  static void AddRestarts(const v1::MeshRestarts& restarts, uint32_t incarnation, Node* mesh) {
+    absl::StrAppend(&mesh->text, "  (incarnation ", incarnation, ", ", restarts.restarts(),
+                    restarts.restarts() == 1 ? " restart" : " restarts", " by ", Printable(restarts.policy()),
+                    restarts.given_up() ? ", given up)" : ")");
+    if (!restarts.has_cause()) return;
+    const absl::StatusOr<FailureEvent> cause = FromProto(restarts.cause());
+    const std::string text = cause.ok() ? cause->Summary() : std::string(cause.status().message());
+    mesh->below.insert(mesh->below.begin(), {absl::StrCat("last cause: ", Printable(text)), {}});
   }
 
   // An owner that nothing else leads to: one that is not itself owned by an actor in the list, if there is
@@ -92,15 +119,61 @@ class SessionTree {
     if (found == owned_.end() || depth > kDepthMax) return;
     const std::vector<const v1::ActorInfo*> actors = std::move(found->second);
     owned_.erase(found);
-    std::map<std::string, Node> meshes;
+    std::map<std::string, Mesh> meshes;
     for (const v1::ActorInfo* actor : actors) {
-      Node& mesh = meshes[actor->mesh()];
-      mesh.text = absl::StrCat("actors ", Printable(actor->mesh()), ": ", Printable(actor->actor_class()));
+      if (actor->has_restarts()) {
+        AddSupervised(*actor, depth, node);
+        continue;
+      }
+      Mesh& mesh = meshes[actor->mesh()];
+      mesh.incarnation = std::max(mesh.incarnation, actor->incarnation());
+      mesh.members.push_back(actor);
+    }
+    for (auto& [name, mesh] : meshes) node->below.push_back(MeshNode(name, mesh, depth));
+  }
+
+  Node MeshNode(const std::string& name, const Mesh& mesh, int depth) {
+    std::map<uint32_t, uint32_t> newest;  // incarnation of each rank
+    for (const v1::ActorInfo* actor : mesh.members)
+      newest[actor->rank()] = std::max(newest[actor->rank()], actor->incarnation());
+    Node node;
+    node.text =
+        absl::StrCat("actors ", Printable(name), ": ", Printable(mesh.members.front()->actor_class()));
+    for (const v1::ActorInfo* actor : mesh.members) {
+      // One that failed is of no interest once its rank was made again.
+      if (actor->incarnation() < newest[actor->rank()]) continue;
       Node line{ActorText(*actor), {}};
       AddOwnedBy(KeyOf(actor->address()), depth + 1, &line);
-      mesh.below.push_back(std::move(line));
+      node.below.push_back(std::move(line));
     }
-    for (auto& [name, mesh] : meshes) node->below.push_back(std::move(mesh));
+    if (mesh.restarts != nullptr) {
+      AddRestarts(*mesh.restarts, std::max(mesh.incarnation, mesh.restarts->incarnation()), &node);
+    } else if (mesh.incarnation > 1) {
+      absl::StrAppend(&node.text, "  (incarnation ", mesh.incarnation, ", with its processes)");
+    }
+    return node;
+  }
+
+  // The mesh of a supervising actor stands where that stood.
+  void AddSupervised(const v1::ActorInfo& supervisor, int depth, Node* node) {
+    const v1::MeshRestarts& restarts = supervisor.restarts();
+    const auto found = owned_.find(KeyOf(supervisor.address()));
+    Mesh mesh;
+    mesh.restarts = &restarts;
+    if (found != owned_.end()) {
+      for (const v1::ActorInfo* actor : found->second) {
+        mesh.incarnation = std::max(mesh.incarnation, actor->incarnation());
+        mesh.members.push_back(actor);
+      }
+      owned_.erase(found);
+    }
+    if (!mesh.members.empty()) {
+      node->below.push_back(MeshNode(restarts.mesh(), mesh, depth));
+    } else if (!restarts.of_procs()) {
+      Node none{absl::StrCat("actors ", Printable(restarts.mesh()), ": none on this host"), {}};
+      AddRestarts(restarts, restarts.incarnation(), &none);
+      node->below.push_back(std::move(none));
+    }
   }
 
   std::string ActorText(const v1::ActorInfo& actor) const {
@@ -121,6 +194,7 @@ class SessionTree {
   const v1::SessionInfo& session_;
   std::map<ActorKey, int64_t> pids_;  // of procs; the key's actor is 0
   std::map<ActorKey, const v1::ActorActivity*> hung_;
+  std::map<std::string, const v1::MeshRestarts*> of_procs_;
   std::map<ActorKey, std::vector<const v1::ActorInfo*>> owned_;  // not shown yet
 };
 

@@ -53,6 +53,14 @@ std::optional<ActorTable::Actor> ActorTable::Find(uint64_t id) const {
   return it->second;
 }
 
+std::optional<Runtime::ActorInfo> ActorTable::SetRestarts(uint64_t id, const MeshRestarts& restarts) {
+  MutexLock lock(mu_);
+  const auto it = actors_.find(id);
+  if (it == actors_.end()) return std::nullopt;
+  it->second.description.restarts = restarts;
+  return it->second.description;
+}
+
 uint32_t ActorTable::Bind(uint64_t id, uint32_t word) {
   MutexLock lock(mu_);
   const auto it = actors_.find(id);

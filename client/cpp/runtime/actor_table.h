@@ -50,6 +50,8 @@ class ActorTable {
   // Says that the actor's thread sleeps on `word`; returns the word it had.
   uint32_t Bind(uint64_t id, uint32_t word);
   uint32_t WordOf(uint64_t id) const;
+  // Its description from now on; none if it has ended.
+  std::optional<Runtime::ActorInfo> SetRestarts(uint64_t id, const MeshRestarts& restarts);
   // Takes the actor out and remembers how it ended.
   std::optional<Actor> End(uint64_t id, const FailureEvent& event);
   // Its owner is gone: it still lives, and answers no call any more, with `event` as the reason.

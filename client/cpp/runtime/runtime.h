@@ -13,12 +13,14 @@
 #include "absl/types/span.h"
 #include "base/failure_event.h"
 #include "base/ids.h"
+#include "base/limits.h"
 #include "base/ndslice.h"
 #include "base/scoped_fd.h"
 #include "client/cpp/runtime/client_options.h"
 #include "client/cpp/runtime/inbox.h"
 #include "message/frame.h"
 #include "message/hang_notice.h"
+#include "message/mesh_restarts.h"
 #include "message/value.h"
 
 namespace monarch {
@@ -88,6 +90,7 @@ class Runtime {
   virtual StartToken control_token() const = 0;
   virtual std::string host_name() const = 0;
   virtual std::string boot() const = 0;  // a worker's boot bytes
+  virtual const Limits& limits() const = 0;
   virtual absl::Status SendReady() = 0;
   // A socket on which the daemon serves gRPC for this session: the fd for a control channel.
   virtual absl::StatusOr<ScopedFd> OpenControl() = 0;
@@ -107,8 +110,7 @@ class Runtime {
   virtual void WakeNotifier(Notifier& notifier) = 0;
   virtual std::shared_ptr<Notifier> MakeNotifier() = 0;
   // While a foreign event loop awaits something: news must reach it through the service thread.
-  virtual void AddBellWaiter() = 0;
-  virtual void RemoveBellWaiter() = 0;
+  virtual void AddBellWaiter() = 0, RemoveBellWaiter() = 0;
   // In place of kHang: `take` runs on the service thread, for what comes from here on. It must not block.
   virtual void SetHangHandler(std::function<void(HangNotice)> take) = 0;
   // Next work for the language layer; waits like Wait().
@@ -123,9 +125,12 @@ class Runtime {
     Shape shape;  // of the mesh as spawned
     ActorAddress owner;
     std::string owner_label;
-    int64_t hung_after_ms = 0;  // in one handler for longer, it is told to hang; 0: never
+    int64_t hung_after_ms = 0;                  // in one handler for longer, it is told to hang; 0: never
+    int64_t incarnation = 1;                    // of its mesh when it was made
+    std::optional<MeshRestarts> restarts = {};  // of what it supervises
   };
   virtual absl::StatusOr<std::shared_ptr<Inbox>> AddActor(uint64_t actor, const ActorInfo& info) = 0;
+  virtual void ShowRestarts(uint64_t actor, const MeshRestarts& restarts) = 0;
   virtual uint64_t NextActorId() = 0;
   // The mailbox of kRootActor: failures that nobody below handled. In a client only; null in a worker.
   virtual std::shared_ptr<Inbox> root_mailbox() = 0;
@@ -153,10 +158,9 @@ class Runtime {
   virtual std::shared_ptr<Inbox> OpenCall(uint64_t caller, size_t answers,
                                           absl::Duration timeout = absl::InfiniteDuration()) = 0;
   // Sends to each target, in order; the payload is written once. Without `call` no answer is asked for; for a
-  // call that was given up nothing is sent. A
-  // target that cannot be reached answers with kFailure at once: the status is about the whole
-  // (ResourceExhausted: too large, or no room within send_wait_ms; Cancelled: a signal came
-  // before anything was sent).
+  // call that was given up nothing is sent. A target that cannot be reached answers with kFailure at once:
+  // the status is about the whole (ResourceExhausted: too large, or no room within send_wait_ms; Cancelled: a
+  // signal came before anything was sent).
   virtual absl::Status Send(uint64_t sender, FrameKind kind, absl::Span<const CallTarget> targets,
                             const Outgoing& payload, Inbox* call) = 0;
   // Puts an answer in place of `rank`'s (a spawn that failed before anything was sent).
@@ -167,8 +171,7 @@ class Runtime {
   // one that runs can see it (Inbox::IsCancelled). Whoever waits for the call wakes.
   virtual void CancelCall(Inbox& call) = 0;
 
-  // A port of `owner`: gets kPortMessage and kException until closed. `port_id` of a call message works as
-  // one too.
+  // A port of `owner`: gets kPortMessage and kException until closed. A call message's port_id is one too.
   virtual std::shared_ptr<Inbox> OpenPort(uint64_t owner) = 0;
   virtual absl::Status SendToPort(uint64_t sender, const ActorAddress& receiver, uint64_t port_id,
                                   uint32_t rank, FrameKind kind, const Outgoing& payload) = 0;

@@ -340,6 +340,11 @@ absl::StatusOr<std::shared_ptr<Inbox>> RuntimeImpl::AddActor(uint64_t actor, con
   return mailbox;
 }
 
+void RuntimeImpl::ShowRestarts(uint64_t actor, const MeshRestarts& restarts) {
+  if (fork_.in_child()) return;
+  if (const auto shown = actors_.SetRestarts(actor, restarts)) TellActorUp(actor, *shown);
+}
+
 uint64_t RuntimeImpl::NextActorId() { return next_actor_.fetch_add(1); }
 
 void RuntimeImpl::BindPool() {

@@ -43,6 +43,7 @@ class RuntimeImpl : public Runtime {
   StartToken control_token() const override { return control_token_; }
   std::string host_name() const override { return host_name_; }
   std::string boot() const override { return boot_; }
+  const Limits& limits() const override { return limits_; }
   absl::Status SendReady() override;
   absl::StatusOr<ScopedFd> OpenControl() override;
   absl::Status Goodbye(absl::Duration timeout) override;
@@ -52,10 +53,10 @@ class RuntimeImpl : public Runtime {
   void WakeNotifier(Notifier& notifier) override;
   std::shared_ptr<Notifier> MakeNotifier() override;
   void SetHangHandler(std::function<void(HangNotice)> take) override;
-  void AddBellWaiter() override;
-  void RemoveBellWaiter() override;
+  void AddBellWaiter() override, RemoveBellWaiter() override;
   absl::StatusOr<RuntimeTask> NextTask(absl::Duration timeout) override;
   absl::StatusOr<std::shared_ptr<Inbox>> AddActor(uint64_t actor, const ActorInfo& info) override;
+  void ShowRestarts(uint64_t actor, const MeshRestarts& restarts) override;
   uint64_t NextActorId() override;
   std::shared_ptr<Inbox> root_mailbox() override { return actors_.Mailbox(kRootActor); }
   void BindActor(uint64_t actor) override;
@@ -128,8 +129,7 @@ class RuntimeImpl : public Runtime {
   void TellEnded(uint64_t actor, const ProcAddress& proc);
 
   // service thread (service_messages.cc)
-  void StartService();
-  void OnNative(), OnNativeWritable(), OnBell(), OnLauncher();
+  void StartService(), OnNative(), OnNativeWritable(), OnBell(), OnLauncher();
   void OnPacket(Packet packet);
   void OnControl(ControlMessage message, std::vector<ScopedFd> fds);
   void OnIntroduce(const ControlMessage& message, std::vector<ScopedFd> fds);

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "client/cpp/runtime/runtime_fixture.h"
 #include "message/control_message.h"
+#include "message/mesh_restarts.h"
 
 namespace monarch {
 namespace {
@@ -304,6 +305,25 @@ TEST_CASE("a create message makes a mailbox and a task") {
   const auto refused = Next(a, *again);
   REQUIRE(refused.ok());
   CHECK(EventOf(*refused).kind == FailureKind::kStartFailed);
+}
+
+TEST_CASE("what an actor supervises is shown to the daemon, also to the next, until the actor ends") {
+  Cluster cluster(false);
+  Runtime& a = cluster.Add();
+  REQUIRE(a.AddActor(50, {}).ok());
+  MeshRestarts restarts;
+  restarts.mesh = "m";
+  restarts.restarts = 2;
+  a.ShowRestarts(50, restarts);
+  REQUIRE(cluster.daemon.AwaitReceived(ControlType::kActorUp, 2));
+  const auto shown =
+      MeshRestartsFromValue(cluster.daemon.Received(ControlType::kActorUp)[1].body["restarts"]);
+  REQUIRE(shown.ok());
+  CHECK(shown->restarts == 2);
+  a.EndActor(50, {});
+  a.ShowRestarts(50, restarts);
+  CHECK(a.SendReady().ok());  // Its answer comes behind whatever was sent before.
+  CHECK(cluster.daemon.Received(ControlType::kActorUp).size() == 2);
 }
 
 TEST_CASE("requests to the daemon") {

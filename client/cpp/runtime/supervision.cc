@@ -256,6 +256,8 @@ void RuntimeImpl::TellActorUp(uint64_t actor, const ActorInfo& info) {
                      {"rank_label", LabelOf(info.shape, info.rank)},
                      {"owner", ToValue(info.owner)}};
   if (info.hung_after_ms > 0) body["hung_after_ms"] = info.hung_after_ms;
+  if (info.incarnation > 1) body["incarnation"] = info.incarnation;
+  if (info.restarts.has_value()) body["restarts"] = ToValue(*info.restarts);
   static_cast<void>(daemon_.Send({ControlType::kActorUp, 0, std::move(body)}));
 }
 
@@ -277,6 +279,7 @@ void RuntimeImpl::CreateActor(Message message) {
     info.owner = *owner;
     info.owner_label = TextOf((*meta)["owner_label"]);
     info.hung_after_ms = (*meta)["hung_after_ms"].AsInt().value_or(0);
+    info.incarnation = (*meta)["incarnation"].AsInt().value_or(1);
     if ((*meta)["only_if_sound"].AsBool().value_or(false) && actors_.AnyFailed()) {
       mailbox = absl::FailedPreconditionError(
           "error spawning actor mesh: Cannot spawn new actors on mesh with supervision events");

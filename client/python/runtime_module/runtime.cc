@@ -9,11 +9,13 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "client/cpp/runtime/failure_detail.h"
 #include "client/python/runtime_module/buffers.h"
 #include "client/python/runtime_module/convert.h"
 #include "client/python/runtime_module/objects.h"
 #include "message/bytes.h"
+#include "message/mesh_restarts.h"
 
 namespace monarch::python {
 namespace {
@@ -249,6 +251,19 @@ PyInbox AddActor(const PyRuntime& self, uint64_t actor, nb::handle name, nb::han
   return {self.runtime, ValueOrThrow(self.runtime->AddActor(actor, info)), false};
 }
 
+void ShowRestarts(const PyRuntime& self, uint64_t actor, nb::dict shown) {
+  MeshRestarts restarts;
+  restarts.mesh = ToText(shown["mesh"]);
+  restarts.of_procs = nb::cast<bool>(shown["of_procs"]);
+  restarts.policy = ToText(shown["policy"]);
+  restarts.incarnation = nb::cast<uint32_t>(shown["incarnation"]);
+  restarts.restarts = nb::cast<uint32_t>(shown["restarts"]);
+  restarts.given_up = nb::cast<bool>(shown["given_up"]);
+  if (!shown["cause"].is_none()) restarts.cause = ToEvent(shown["cause"]);
+  const ReleasedGil released;
+  self.runtime->ShowRestarts(actor, restarts);
+}
+
 void AddOwnedMesh(const PyRuntime& self, uint64_t owner, nb::handle mesh, nb::handle cls, uint64_t actor,
                   nb::handle procs, nb::handle labels, nb::handle sizes, nb::handle actors) {
   OwnedMesh owned{owner, ToText(mesh), ToText(cls), actor, ToProcs(procs), ToShape(labels, sizes)};
@@ -271,6 +286,14 @@ nb::object DetailOf(const PyRuntime& self, nb::handle event, double timeout) {
     told = monarch::WithDetail(self.runtime.get(), std::move(told), absl::Seconds(timeout));
   }
   return FromEvent(told);
+}
+
+nb::object LimitsOf(const PyRuntime& self) {
+  nb::dict out;
+  for (const LimitEntry& entry : LimitTable(self.runtime->limits())) {
+    out[nb::str(entry.name.data(), entry.name.size())] = nb::int_(entry.value);
+  }
+  return out;
 }
 
 nb::object StatsOf(const PyRuntime& self) {
@@ -360,6 +383,7 @@ void DefineIdentity(nb::class_<PyRuntime>& runtime) {
                      const std::string boot = self.runtime->boot();
                      return Own(PyBytes_FromStringAndSize(boot.data(), static_cast<Py_ssize_t>(boot.size())));
                    })
+      .def_prop_ro("limits", LimitsOf)
       .def("send_ready", [](const PyRuntime& self) { ThrowIfError(self.runtime->SendReady()); })
       .def("open_control",
            [](const PyRuntime& self) {
@@ -413,6 +437,7 @@ void DefineActors(nb::class_<PyRuntime>& runtime) {
       .def("set_endpoint_namer", SetEndpointNamer)
       .def("end_actor", EndActor)
       .def("add_actor", AddActor)
+      .def("show_restarts", ShowRestarts)
       .def("add_owned_mesh", AddOwnedMesh, nb::arg("owner"), nb::arg("mesh"), nb::arg("cls"),
            nb::arg("actor"), nb::arg("procs"), nb::arg("labels"), nb::arg("sizes"),
            nb::arg("actors") = nb::tuple())

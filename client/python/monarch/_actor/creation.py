@@ -110,6 +110,8 @@ class Creation:
 class RestartableActors:
     """The actors of a mesh, as their restarter sees them; and as that of their processes does."""
 
+    is_procs = False
+
     def __init__(self, core: ActorMeshCore, creation: Creation, base: ProcMeshCore, ranks: list[int]) -> None:
         self.name = core.name
         self.members = core.members

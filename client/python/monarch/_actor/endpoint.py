@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import random
+import time
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
@@ -319,7 +320,8 @@ class Endpoint(Generic[P, R]):
             except _runtime.StatusError as error:
                 raise send_error(error) from None
         call = runtime.open_call(instance.actor, answers, self._limit)
-        self._transmission(instance, parts, call).start(only, answers)
+        deadline = None if self._limit is None else time.monotonic() + self._limit
+        self._transmission(instance, parts, call).start(only, answers, deadline)
         return Receiver(runtime, call)
 
     def _post(self, args: Any, kwargs: Any, only: int | None) -> None:

@@ -231,14 +231,15 @@ class Members:
             gate.set_ready()
         self._open(gates)
 
-    def when_up(self, ranks: Iterable[int], action: Action, on_error: OnError) -> None:
-        """Runs the action once none of the ranks is being started again: now, or on the supervisor's thread."""
+    def when_up(self, ranks: Iterable[int], action: Action, on_error: OnError, size: int = 0) -> None:
+        """Runs the action once none of the ranks is being started again: now, or on the supervisor's thread. `size`: as
+        for Readiness.post."""
         ranks = list(ranks)
         for at, rank in enumerate(ranks):
             gate = self.down.get(rank)
             if gate is not None:
                 # In its order behind what waits there; it is not looked at again.
-                gate.post(partial(self.when_up, ranks[at + 1 :], action, on_error), on_error)
+                gate.post(partial(self.when_up, ranks[at + 1 :], action, on_error, size), on_error, size)
                 return
         action()
 

@@ -136,6 +136,9 @@ class Restart:
         `one_for_one`."""
         return Restart(REST_FOR_ONE, max_restarts, within_s, backoff, on_restart)
 
+    def __str__(self) -> str:
+        return f"{self.strategy}, at most {self.max_restarts} within {self.within_s:g} s"
+
     def affected(self, rank: int, size: int) -> range:
         """The ranks that start again when `rank` of `size` has failed."""
         if self.strategy == ONE_FOR_ONE:

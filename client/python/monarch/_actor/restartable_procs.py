@@ -37,6 +37,8 @@ class Launch(NamedTuple):
 class RestartableProcs:
     """As their restarter sees them."""
 
+    is_procs = True
+
     def __init__(self, mesh: ProcMesh, launch: Launch) -> None:
         core = mesh._core
         self.name = core.name

@@ -35,6 +35,7 @@ class Supervised(Protocol):
     """A mesh, as far as its restarter needs it. The methods run on the restarter's thread and may block."""
 
     name: str
+    is_procs: bool
     members: Members
     turns: Turns
 
@@ -78,6 +79,7 @@ class Restarter:
         )
         self._causes: dict[int, dict[str, Any]] = {}  # by rank, of those that are down
         self._over = self._started = False
+        self._restarts = 0
         self._callbacks: queue.SimpleQueue[RestartEvent | None] = queue.SimpleQueue()
 
     def start(self, mesh: Supervised, size: int) -> None:
@@ -85,6 +87,7 @@ class Restarter:
         self._mesh = mesh
         self._machine = RestartMachine(self._policy, size)
         self._started = mesh.members.supervised = True
+        self._show(None)
         threading.Thread(target=self._run, name=f"monarch-restarts-{mesh.name}", daemon=True).start()
         if self._policy.on_restart is not None:
             threading.Thread(target=self._call_back, name="monarch-on-restart", daemon=True).start()
@@ -171,6 +174,9 @@ class Restarter:
                 return
             self._machine.started()
             self._apply(change)
+            if change.up:
+                self._restarts += 1
+                self._show(next(iter(causes.values()), None))
         if change.up and causes:
             cause = FailureEvent(next(iter(causes.values())))
             self._callbacks.put(RestartEvent(mesh.name, tuple(sorted(change.up)), cause, change.incarnation))
@@ -183,8 +189,22 @@ class Restarter:
         if event.get("traceback"):
             told["traceback"] = f"{event['traceback'].rstrip()}\n{why}"
         members.supervised = False
+        self._show(event)
         self._mesh.climb(told)
         self._apply(Change([], {}, dict.fromkeys({*members.down, *failed}, told), members.incarnation))
+
+    def _show(self, cause: dict[str, Any] | None) -> None:
+        """To `monarchctl tree`."""
+        shown = {
+            "mesh": self._mesh.name,
+            "of_procs": self._mesh.is_procs,
+            "policy": str(self._policy),
+            "incarnation": self._mesh.members.incarnation,
+            "restarts": self._restarts,
+            "given_up": self._machine.given_up,
+            "cause": cause,
+        }
+        self._runtime.show_restarts(self.actor, shown)
 
     def _call_back(self) -> None:
         on_restart = self._policy.on_restart

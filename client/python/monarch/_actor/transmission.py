@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from monarch import _runtime
 from monarch._actor import peer_semantics
 from monarch._actor.errors import ResourceExhausted, send_error
+from monarch._actor.readiness import size_of, wait_for_room
 
 if TYPE_CHECKING:
     from monarch._actor.context import Instance
@@ -40,8 +41,15 @@ class Transmission:
         self.parts = parts
         self.call = call
 
-    def start(self, only: int | None, answers: int) -> None:
-        """To all, or to the one at a place."""
+    def start(self, only: int | None, answers: int, deadline: float | None = None) -> None:
+        """To all, or to the one at a place.
+
+        Args:
+            deadline: a monotonic time after which the call is given up.
+
+        Raises:
+            ResourceExhausted: there is no room for it; nobody gets it.
+        """
         mesh = self._mesh
         stopped = mesh._stop_event()
         if stopped is not None:
@@ -62,11 +70,27 @@ class Transmission:
 
         readiness = mesh._readiness()
         if readiness.ready:
-            self._send(only)
-        else:
+            if not mesh._members().down or self._wait_for_room(only, deadline):
+                self._send(only)
+        elif wait_for_room(
+            self._instance.runtime.limits, lambda: readiness, f"mesh {mesh._mesh_name()!r}", deadline
+        ):
             readiness.post(
-                send_later, lambda error: self._fail(answers, {"kind": "start_failed", "reason": str(error)})
+                send_later,
+                lambda error: self._fail(answers, {"kind": "start_failed", "reason": str(error)}),
+                size_of(self.parts),
             )
+
+    def _wait_for_room(self, only: int | None, deadline: float | None) -> bool:
+        """At those who are being started again."""
+        limits, down = self._instance.runtime.limits, self._mesh._members().down
+
+        def is_in_time(rank: int) -> bool:
+            what = f"rank {rank} of mesh {self._mesh._mesh_name()!r}"
+            return wait_for_room(limits, lambda: down.get(rank), what, deadline)
+
+        ranks = list(self._mesh._shape_now().ndslice)
+        return all(is_in_time(rank) for rank in (ranks if only is None else [ranks[only]]))
 
     def _send(self, only: int | None) -> None:
         targets = self._mesh._targets()
@@ -75,10 +99,11 @@ class Transmission:
             return
         # Each member gets it when it can.
         ranks = list(self._mesh._shape_now().ndslice)
+        size = size_of(self.parts)
         for at in range(len(ranks)) if only is None else (only,):
-            self._send_when_up(at, ranks[at])
+            self._send_when_up(at, ranks[at], size)
 
-    def _send_when_up(self, at: int, rank: int) -> None:
+    def _send_when_up(self, at: int, rank: int, size: int) -> None:
         members = self._mesh._members()
 
         def send() -> None:
@@ -89,7 +114,7 @@ class Transmission:
                 event = getattr(error, "event", None) or {"kind": "exception", "reason": str(error)}
                 self._instance.runtime.fail_call(self.call, at, event)
 
-        members.when_up([rank], send, fail)
+        members.when_up([rank], send, fail, size)
 
     def _send_to(self, targets: Targets) -> None:
         instance = self._instance
