@@ -89,7 +89,7 @@ def main() -> int:
     smoke = os.environ.get("MONARCH_BENCH_SMOKE") == "1"
     for mebibytes in (50, 1024):
         ours_and_limit(mebibytes, 3 if smoke else 20)
-        count = 1 if smoke else 8
+        count = 1 if smoke else 5
         peer("Ray", mebibytes, "kill_ray", count)
         # It looks for dead processes every 10 s; 100 ms is the shortest period with which it still sees most of them.
         peer("torchmonarch", mebibytes, "kill_torchmonarch", count, 10)
