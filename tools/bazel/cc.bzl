@@ -15,7 +15,6 @@ def monarch_cc_library(name, copts = [], **kwargs):
 # gRPC, Abseil and libstdc++ from their archives. They come before the libraries that deps name; those are then not
 # needed any more, which --as-needed notices.
 _PORTABLE = [
-    "-pie",
     "-static-libgcc",
     "-Wl,--gc-sections",
     "-Wl,-Bstatic",
@@ -85,7 +84,17 @@ _PORTABLE = [
     "-Wl,--as-needed",
 ]
 
-def monarch_cc_binary(name, copts = [], linkopts = [], deps = [], portable = False, **kwargs):
+# Debian's archives of libunwind are not position-independent, and define the unwinding functions of libgcc, too, which
+# are to be found there first.
+_UNWIND = ["-no-pie", "-Wl,-Bstatic", "-Wl,--start-group"] + ["-l" + lib for lib in [
+    "gcc_eh",
+    "unwind-ptrace",
+    "unwind-generic",
+    "unwind",
+    "lzma",
+]] + ["-Wl,--end-group", "-Wl,-Bdynamic"]
+
+def monarch_cc_binary(name, copts = [], linkopts = [], deps = [], portable = False, unwinds = False, **kwargs):
     """A program.
 
     Args:
@@ -94,13 +103,14 @@ def monarch_cc_binary(name, copts = [], linkopts = [], deps = [], portable = Fal
       linkopts: more linker flags
       deps: what it links
       portable: whether it is one file that needs libc alone when it is built optimised, because the wheel ships it
+      unwinds: whether a portable one reads stacks
       **kwargs: given to cc_binary
     """
     native.cc_binary(
         name = name,
         copts = _copts() + copts,
         linkopts = linkopts + (select({
-            "//tools/bazel:optimised": _PORTABLE,
+            "//tools/bazel:optimised": _PORTABLE + (_UNWIND if unwinds else ["-pie"]),
             "//conditions:default": [],
         }) if portable else []),
         deps = deps + ["//third_party:sanitizer_defaults"],

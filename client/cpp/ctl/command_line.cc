@@ -12,8 +12,8 @@ constexpr char kFooter[] =
     "Without --address: the system daemon (/run/monarch) and your private daemons are asked, all at once.\n"
     "\n"
     "Exit codes: 0 all answered; 1 no daemon found; 2 wrong usage; 3 a daemon does not answer within the\n"
-    "timeout (the others are shown all the same); 4 a daemon refused to answer; 5 why: no such failure is "
-    "known.";
+    "timeout (the others are shown all the same); 4 a daemon refused to answer; 5 why, stack: no such "
+    "failure or process is known; 6 stack: a process could not be read.";
 
 absl::Duration DurationOrThrow(const char* name, const std::string& text) {
   absl::Duration duration;
@@ -48,6 +48,9 @@ Parsed ParseCommandLine(int argc, const char* const* argv) {
       ->add_option(
           "TARGET", line.target,
           "A mesh (NAME), a member of it (NAME:RANK), or a process (PID); without it what failed last");
+  add("stack", "What the threads of processes are in, Python and native; each stands still while it is read",
+      Command::kStack)
+      ->add_option("TARGET", line.target, "As that of why; without it all clients and workers");
   CLI::App* events =
       add("events", "What happened: processes that came and went, failures, hangs, the ends of sessions",
           Command::kEvents);

@@ -7,11 +7,11 @@
 
 namespace monarch::ctl {
 
-enum class Command { kStatus, kPs, kTree, kWhy, kEvents };
+enum class Command { kStatus, kPs, kTree, kWhy, kEvents, kStack };
 
 struct CommandLine {
   Command command = Command::kStatus;
-  std::string target;                               // kWhy: of whom; empty: whatever failed last
+  std::string target;                               // kWhy, kStack: of whom; empty: whatever failed last, all
   absl::Duration since = absl::InfiniteDuration();  // kEvents: of what age; longer ago is left out
   bool follow = false;                              // kEvents: and those to come
   bool json = false;

@@ -1,12 +1,10 @@
 #include "client/cpp/ctl/failures.h"
 
 #include <map>
-#include <optional>
 #include <tuple>
 #include <utility>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
+#include "client/cpp/ctl/target.h"
 
 namespace monarch::ctl {
 namespace {
@@ -18,45 +16,20 @@ ProcKey KeyOf(const v1::FailureEvent& event) {
   return {proc.host(), proc.proc(), proc.incarnation()};
 }
 
-// What the operator named. Threading: as its fields.
-struct Target {
-  std::string name;              // all of it
-  std::string mesh;              // without a rank
-  std::optional<uint32_t> rank;  // given
-  std::optional<int64_t> pid;    // if it is a number
+bool IsMeant(const Target& target, const v1::FailureEvent& event) {
+  if (target.IsMember(event.mesh(), event.rank()) || (target.pid.has_value() && event.pid() == *target.pid))
+    return true;
+  for (const v1::FailureEvent& cause : event.cause()) {
+    if (IsMeant(target, cause)) return true;
+  }
+  return false;
+}
 
-  bool IsMember(const std::string& of, uint32_t at) const {
-    return of == name || (rank.has_value() && of == mesh && at == *rank);
+bool IsMeant(const Target& target, const v1::FailureRecord& record) {
+  for (const v1::LostActor& actor : record.lost_actors()) {
+    if (target.IsMember(actor.mesh(), actor.rank())) return true;
   }
-  bool IsMeant(const v1::FailureEvent& event) const {
-    if (IsMember(event.mesh(), event.rank()) || (pid.has_value() && event.pid() == *pid)) return true;
-    for (const v1::FailureEvent& cause : event.cause()) {
-      if (IsMeant(cause)) return true;
-    }
-    return false;
-  }
-  bool IsMeant(const v1::FailureRecord& record) const {
-    for (const v1::LostActor& actor : record.lost_actors()) {
-      if (IsMember(actor.mesh(), actor.rank())) return true;
-    }
-    return IsMeant(record.event());
-  }
-};
-
-Target ParseTarget(const std::string& text) {
-  Target target;
-  target.name = text;
-  int64_t pid = 0;
-  if (absl::SimpleAtoi(text, &pid)) target.pid = pid;
-  std::string rest = text;
-  if (absl::EndsWith(rest, "]")) rest.pop_back();
-  const size_t at = rest.find_last_of(rest.size() < text.size() ? '[' : ':');
-  uint32_t rank = 0;
-  if (at != std::string::npos && absl::SimpleAtoi(rest.substr(at + 1), &rank)) {
-    target.mesh = rest.substr(0, at);
-    target.rank = rank;
-  }
-  return target;
+  return IsMeant(target, record.event());
 }
 
 // An owner was told of a death before its last words were known.
@@ -88,7 +61,7 @@ bool KeepFailuresOf(const std::string& target, std::vector<Snapshot>* snapshots)
       if (record.event().actor().actor() == 0) deaths.emplace(KeyOf(record.event()), &record.event());
     }
     for (const v1::FailureRecord& record : all.failures()) {
-      if (!target.empty() && !meant.IsMeant(record)) continue;
+      if (!target.empty() && !IsMeant(meant, record)) continue;
       any = true;
       v1::FailureRecord* kept = snapshot.failures.add_failures();
       *kept = record;

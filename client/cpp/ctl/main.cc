@@ -1,3 +1,5 @@
+#include <signal.h>
+
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -11,6 +13,8 @@
 #include "client/cpp/ctl/exit_code.h"
 #include "client/cpp/ctl/failures.h"
 #include "client/cpp/ctl/format.h"
+#include "client/cpp/ctl/format_stack.h"
+#include "client/cpp/ctl/stacks.h"
 
 namespace monarch::ctl {
 namespace {
@@ -22,6 +26,7 @@ JsonPart PartFor(Command command) {
       return JsonPart::kNone;
     case Command::kPs:
     case Command::kTree:
+    case Command::kStack:
       return JsonPart::kTree;
     case Command::kWhy:
       return JsonPart::kFailures;
@@ -41,6 +46,7 @@ std::string Format(const CommandLine& line, const std::vector<Snapshot>& snapsho
     case Command::kWhy:
       return FormatWhy(snapshots, line.target, absl::ToUnixMillis(WallTime()));
     case Command::kEvents:
+    case Command::kStack:
       break;  // Printed as they come.
   }
   return "";
@@ -74,6 +80,26 @@ int Events(const CommandLine& line, const std::vector<DaemonPlace>& places) {
   return ExitCodeFor(kept.answers);
 }
 
+int Stack(const CommandLine& line, const std::vector<Snapshot>& snapshots) {
+  // How a traced thread's stop is waited for.
+  sigset_t child;
+  sigemptyset(&child);
+  sigaddset(&child, SIGCHLD);
+  sigprocmask(SIG_BLOCK, &child, nullptr);
+  std::vector<ProcessStacks> processes = FindProcesses(line.target, snapshots);
+  int code = ExitCodeFor(snapshots);
+  for (ProcessStacks& process : processes) {
+    ReadStacks(&process, line.timeout);
+    if (!process.native_answer.ok() || !process.python_answer.ok())
+      code = code == kExitOk ? kExitUnread : code;
+  }
+  std::fputs((line.json ? FormatStacksJson(processes) : FormatStacks(processes)).c_str(), stdout);
+  std::fputs(FormatUnanswered(snapshots).c_str(), stderr);
+  if (!processes.empty()) return code;
+  std::fprintf(stderr, "monarchctl: no process %s is known\n", line.target.c_str());
+  return code == kExitOk ? kExitUnknown : code;
+}
+
 int Main(int argc, const char* const* argv) {
   const Parsed parsed = ParseCommandLine(argc, argv);
   if (!parsed.line.has_value()) return parsed.exit_code;
@@ -98,6 +124,7 @@ int Main(int argc, const char* const* argv) {
   std::vector<Snapshot> snapshots = QueryDaemons(places, options);
   if (line.command == Command::kWhy) AddEndedDaemons(FoldersFor(line), &snapshots);
   if (snapshots.empty() && !line.json) return NoDaemon();
+  if (line.command == Command::kStack) return Stack(line, snapshots);
   bool found = true;
   if (line.command == Command::kWhy) found = KeepFailuresOf(line.target, &snapshots);
   std::fputs(Format(line, snapshots).c_str(), stdout);
