@@ -24,6 +24,9 @@ namespace monarch {
 namespace {
 
 constexpr absl::Duration kAnswerMax = absl::Seconds(2);
+// For all that one launcher tells, which is another user's program where the daemon is the system's.
+constexpr absl::Duration kBookMax = absl::Seconds(30);
+constexpr size_t kBookBytesMax = size_t{256} << 20;
 
 std::string BootId() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
@@ -38,18 +41,25 @@ std::string SessionFile(const std::string& run_dir, const SessionId& session, co
 
 absl::Status ReceiveBook(PacketSocket* socket, AdoptedSession* adopted) {
   const SystemClock clock;
-  const absl::Duration deadline = clock.Now() + kAnswerMax;
+  const absl::Duration end = clock.Now() + kBookMax;
+  absl::Duration deadline = clock.Now() + kAnswerMax;
+  size_t bytes = 0;
   while (true) {
     Packet packet;
     MONARCH_ASSIGN_OR_RETURN(const bool received, socket->TryReceive(&packet));
+    const absl::Duration now = clock.Now();
+    if (now > end || bytes > kBookBytesMax)
+      return absl::ResourceExhaustedError("its launcher tells more than any session is");
     if (!received) {
-      const absl::Duration left = deadline - clock.Now();
+      const absl::Duration left = deadline - now;
       if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("its launcher does not answer");
       const absl::Status waited =
           WaitReadable(socket->fd(), static_cast<int>(left / absl::Milliseconds(1)) + 1);
       if (!waited.ok() && !absl::IsCancelled(waited) && !absl::IsDeadlineExceeded(waited)) return waited;
       continue;
     }
+    deadline = now + kAnswerMax;
+    bytes += packet.bytes.size();
     MONARCH_ASSIGN_OR_RETURN(ControlMessage message, DecodeControl(packet.bytes));
     if (message.type == ControlType::kOk) {
       if (packet.fds.size() != 1) return absl::InvalidArgumentError("its launcher has no death board");

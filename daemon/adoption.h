@@ -58,7 +58,8 @@ struct AdoptedSession {
   std::vector<ControlMessage> news;
 };
 // All that can be. What cannot costs that entry, and a line of log that says why; its launcher is ended if it
-// is certainly the one. Blocks, for a launcher that does not answer at most two seconds.
+// is certainly the one. Blocks, for a launcher that is silent at most two seconds, for one that never
+// ends 30.
 std::vector<AdoptedSession> AdoptSessions(const std::string& run_dir, const HostId& host);
 
 }  // namespace monarch

@@ -36,22 +36,24 @@ size_t BytesOf(const EventLog::Entry& entry) {
 }  // namespace
 
 void EventLog::Add(std::string session, std::string what, std::optional<FailureEvent> failure,
-                   std::vector<LostActor> lost_actors) {
+                   std::vector<LostActor> lost_actors, int64_t unix_ms) {
   if (lost_actors.size() > kLostActorsMax) lost_actors.resize(kLostActorsMax);
   Entry entry;
   entry.session = std::move(session);
   entry.what = std::move(what);
   entry.failure = std::move(failure);
   entry.lost_actors = std::move(lost_actors);
+  entry.unix_ms = unix_ms;
   Append(std::move(entry));
 }
 
-void EventLog::AddHang(const std::string& session, const HangNotice& notice) {
+void EventLog::AddHang(const std::string& session, const HangNotice& notice, int64_t unix_ms) {
   Entry entry;
   entry.session = session;
   entry.what = notice.hang.recovered ? "actor_recovered" : "actor_hung";
   entry.failure = notice.event;
   entry.hang = notice.hang;
+  entry.unix_ms = unix_ms;
   if (notice.hang.recovered) {
     const auto told = std::find_if(entries_.rbegin(), entries_.rend(), [&](const Entry& one) {
       return one.what == "actor_hung" && one.session == session && one.failure->actor == notice.event.actor &&
@@ -69,7 +71,7 @@ void EventLog::AddHang(const std::string& session, const HangNotice& notice) {
 
 void EventLog::Append(Entry entry) {
   entry.cursor = next_cursor_++;
-  entry.unix_ms = absl::ToUnixMillis(WallTime());
+  if (entry.unix_ms == 0) entry.unix_ms = absl::ToUnixMillis(WallTime());
   const size_t bytes = BytesOf(entry);
   while (!entries_.empty() && (entries_.size() == entries_max_ || bytes_ + bytes > bytes_max_)) DropOldest();
   bytes_ += bytes;

@@ -43,14 +43,14 @@ class EventLog {
   explicit EventLog(size_t entries_max, size_t bytes_max = 16 << 20)
       : entries_max_(entries_max), bytes_max_(bytes_max) {}
 
-  // Drops the oldest entries when full.
+  // Drops the oldest entries when full. `unix_ms`: when that was; 0: now.
   void Add(std::string session, std::string what, std::optional<FailureEvent> failure = std::nullopt,
-           std::vector<LostActor> lost_actors = {});
+           std::vector<LostActor> lost_actors = {}, int64_t unix_ms = 0);
   // More is known of the end of the process that `failure` is about: its entry holds that from now on. Who
   // has read the entry is not told. Nothing if there is none.
   void Complete(const std::string& session, const FailureEvent& failure);
   // A handler that is hung; or that such a one has ended: then its entry says so, too.
-  void AddHang(const std::string& session, const HangNotice& notice);
+  void AddHang(const std::string& session, const HangNotice& notice, int64_t unix_ms = 0);
   const std::deque<Entry>& entries() const { return entries_; }
   // At most `entries_max` entries behind cursor `after`.
   Batch Read(uint64_t after, size_t entries_max) const;

@@ -38,7 +38,7 @@ HangMachine::Findings HangMachine::Look(const std::vector<Seen>& at_work, absl::
     const auto found = running.find(actor);
     const bool runs = found != running.end();
     if (entry.told && (!runs || found->second != *entry.told)) {
-      findings.recovered.push_back({actor, now - *entry.told});
+      findings.recovered.push_back({actor, *entry.told, now - *entry.told});
       entry.told.reset();
     }
     absl::Duration next = now + entry.threshold;

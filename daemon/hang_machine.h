@@ -25,6 +25,7 @@ class HangMachine {
   // A handler that was told to be hung, and has ended.
   struct Recovery {
     ActorAddress actor;
+    absl::Duration began;
     absl::Duration took;
   };
   struct Findings {

@@ -48,6 +48,7 @@ TEST_CASE("HangMachine.AHandlerIsToldOnceAndItsEndOnce") {
   findings = machine.Look({}, At(111));
   REQUIRE(findings.recovered.size() == 1);
   CHECK(findings.recovered[0].actor == kActor);
+  CHECK(findings.recovered[0].began == At(90));
   CHECK(findings.recovered[0].took == At(21));
   CHECK_FALSE(machine.IsTold(kActor, At(90)));
   CHECK(machine.Look({}, At(112)).recovered.empty());

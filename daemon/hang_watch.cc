@@ -25,19 +25,29 @@ HangWatch::~HangWatch() {
 void HangWatch::Watch(const ActorAddress& actor, absl::Duration threshold) {
   if (threshold <= absl::ZeroDuration()) return;
   machine_.Watch(actor, threshold);
+  if (auto told = adopted_.extract(actor); !told.empty()) {
+    machine_.Told(actor, told.mapped().first);
+    methods_[actor] = std::move(told.mapped().second);
+  }
   // It may be in its `__init__`.
   LookAt(loop_->Now() + *machine_.ThresholdOf(actor));
 }
 
+void HangWatch::Adopt(const ActorAddress& actor, absl::Duration began, std::string method) {
+  adopted_[actor] = {began, std::move(method)};
+}
+
 void HangWatch::Forget(const ActorAddress& actor) {
+  adopted_.erase(actor);
   machine_.Forget(actor);
   methods_.erase(actor);
 }
 
 void HangWatch::ForgetProc(const ProcAddress& proc) {
   machine_.ForgetProc(proc);
-  methods_.erase(methods_.lower_bound(ActorAddress{proc, 0}),
-                 methods_.upper_bound(ActorAddress{proc, std::numeric_limits<uint64_t>::max()}));
+  const ActorAddress first{proc, 0}, last{proc, std::numeric_limits<uint64_t>::max()};
+  methods_.erase(methods_.lower_bound(first), methods_.upper_bound(last));
+  adopted_.erase(adopted_.lower_bound(first), adopted_.upper_bound(last));
 }
 
 void HangWatch::OnHandlerEnded() {
@@ -82,7 +92,7 @@ void HangWatch::Look() {
     methods_.erase(recovery.actor);
     hang.age = recovery.took;
     hang.recovered = true;
-    report_(recovery.actor, hang);
+    report_(recovery.actor, hang, recovery.began);
   }
   // So that their end is told, and need not be looked for.
   const std::set<ActorAddress> overdue(findings.overdue.begin(), findings.overdue.end());
@@ -119,7 +129,7 @@ void HangWatch::Tell(const ActorActivity& found) {
   hang.age = found.age;
   hang.state = ActivityStateName(found.state);
   hang.wait_channel = found.wait_channel;
-  report_(found.actor, hang);
+  report_(found.actor, hang, found.began);
   // It may have ended since, without being watched.
   OnHandlerEnded();
 }

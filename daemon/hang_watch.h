@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/event_loop.h"
@@ -20,8 +21,9 @@ namespace monarch {
 // is watched, none else. Threading: confined to the control loop.
 class HangWatch {
  public:
-  // At the threshold, and once more when that handler has ended. Never in a call of Watch or Forget.
-  using Report = std::function<void(const ActorAddress&, const Hang&)>;
+  // At the threshold, and once more when that handler, which began then, has ended. Never in a call of Watch
+  // or Forget.
+  using Report = std::function<void(const ActorAddress&, const Hang&, absl::Duration began)>;
 
   // `procs` outlives it.
   HangWatch(EventLoop* loop, ProcTable* procs, Report report);
@@ -31,6 +33,9 @@ class HangWatch {
 
   // Zero or less: not at all.
   void Watch(const ActorAddress& actor, absl::Duration threshold);
+  // The last daemon told of the handler of this actor that began then: once the actor is watched here, that
+  // counts as told.
+  void Adopt(const ActorAddress& actor, absl::Duration began, std::string method);
   // What was told of it needs no end: its own is told otherwise.
   void Forget(const ActorAddress& actor);
   void ForgetProc(const ProcAddress& proc);
@@ -49,7 +54,8 @@ class HangWatch {
   const Report report_;
   const std::shared_ptr<bool> alive_;
   HangMachine machine_;
-  std::map<ActorAddress, std::string> methods_;  // of those that were told
+  std::map<ActorAddress, std::string> methods_;                             // of those that were told
+  std::map<ActorAddress, std::pair<absl::Duration, std::string>> adopted_;  // that are not watched yet
   EventLoop::TimerId timer_ = 0;
   absl::Duration timer_at_;
 };

@@ -6,12 +6,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "base/failure_event.h"
 #include "base/ids.h"
 #include "base/scoped_fd.h"
 #include "daemon/control_peers.h"
+#include "daemon/event_log.h"
 #include "daemon/process_types.h"
 #include "daemon/stop_machine.h"
 
@@ -40,8 +42,9 @@ struct ProcRecord {
   ControlPass control;                           // from its hello on
   std::optional<StopMachine> stop;
   int64_t actors_up = 0;
-  std::string stop_reason;            // asked to stop
-  std::optional<FailureEvent> death;  // told to the others; it may not be reaped yet
+  std::string stop_reason;                       // asked to stop
+  std::optional<FailureEvent> death;             // told to the others; it may not be reaped yet
+  std::vector<EventLog::LostActor> lost_actors;  // at its death
 
   bool alive() const { return !death.has_value(); }
   bool introduced() const { return shared.doorbell.valid(); }

@@ -51,7 +51,9 @@ Session::Session(DaemonContext* context, const SessionIdentity& identity, OpenCo
       introducer_(static_cast<uint32_t>(context->limits.ring_links_max)),
       pauses_(static_cast<size_t>(context->limits.relay_pause_bytes)),
       hangs_(context->loop, &procs_,
-             [this](const ActorAddress& actor, const Hang& hang) { OnHang(actor, hang); }),
+             [this](const ActorAddress& actor, const Hang& hang, absl::Duration began) {
+               OnHang(actor, hang, began);
+             }),
       spawner_(this, absl::Milliseconds(context->limits.spawn_phase_ms)),
       stopper_(this),
       hosts_(context, id_, this),
@@ -350,15 +352,15 @@ absl::Status Session::OnActorUp(ProcRecord& record, const Value& body) {
     entry.restarts->policy = BoundedText(Value(entry.restarts->policy));
   }
   const auto known = actors_.find(entry.address);
-  if (known != actors_.end()) {
-    known->second = std::move(entry);
-    return absl::OkStatus();
+  if (known == actors_.end()) {
+    // Only the listing is incomplete then; the process has a limit of its own.
+    if (record.actors_up >= context_->limits.actors_per_proc_max) return absl::OkStatus();
+    ++record.actors_up;
+    keeper_.KeepActor(entry);
+    hangs_.Watch(entry.address, absl::Milliseconds(body["hung_after_ms"].AsInt().value_or(0)));
   }
-  // Only the listing is incomplete then; the process has a limit of its own.
-  if (record.actors_up >= context_->limits.actors_per_proc_max) return absl::OkStatus();
-  ++record.actors_up;
-  hangs_.Watch(entry.address, absl::Milliseconds(body["hung_after_ms"].AsInt().value_or(0)));
-  actors_.emplace(entry.address, std::move(entry));
+  const ActorAddress address = entry.address;
+  actors_.insert_or_assign(address, std::move(entry));
   return absl::OkStatus();
 }
 
@@ -379,6 +381,8 @@ absl::Status Session::OnActorDown(ProcRecord& record, const Value& body) {
   const ActorAddress address{record.description.address, static_cast<uint64_t>(actor)};
   const auto found = actors_.find(address);
   hangs_.Forget(address);
+  keeper_.ForgetActor(address);
+  keeper_.ForgetHang(address);
   FailureEvent event;
   event.kind = FailureKind::kStopped;
   if (!body["event"].is_nil()) {
@@ -391,6 +395,7 @@ absl::Status Session::OnActorDown(ProcRecord& record, const Value& body) {
     return absl::OkStatus();
   }
   if (found != actors_.end() && !found->second.failed) ListFailed(&found->second);
+  keeper_.KeepFailure(event);
   context_->events->Add(id_.ToHex(), "actor_failed", std::move(event));
   return absl::OkStatus();
 }

@@ -128,7 +128,8 @@ class Session : public NativeConnection::Handler,
   absl::Status OnControl(ProcRecord& record, const ControlMessage& message, std::vector<ScopedFd> fds);
   absl::Status OnWorkerHello(ProcRecord& record, const ControlMessage& message, std::vector<ScopedFd> fds);
   void Welcome(ProcRecord& record, uint32_t request);
-  void AdoptProcs(AdoptedSession* adopted);
+  void AdoptProcs(AdoptedSession*adopted), AdoptEvents(const SessionBook&book);
+  void AdoptActors(const SessionBook&book), ForgetAdoptedActors(ProcRecord&record);
   void TellWhatItMissed(ProcRecord& record);
   absl::Status OnConnect(ProcRecord& record, const ControlMessage& message);
   absl::Status WaitFor(const ProcRecord& peer, ProcRecord& asker, uint32_t request);
@@ -143,9 +144,8 @@ class Session : public NativeConnection::Handler,
   void StopHere(const StopRequest& request, Stopper::Reply reply);
   absl::Status SignalHere(const std::vector<ProcAddress>& procs, int signal);
   void ListFailed(ActorRecord* actor);
-  absl::Status OnActorUp(ProcRecord& record, const Value& body);
-  absl::Status OnActorDown(ProcRecord& record, const Value& body);
-  void OnHang(const ActorAddress& actor, const Hang& hang);
+  absl::Status OnActorUp(ProcRecord&record, const Value&body), OnActorDown(ProcRecord&, const Value&body);
+  void OnHang(const ActorAddress& actor, const Hang& hang, absl::Duration began);
   absl::Status OnFrame(ProcRecord& record, std::string packet);
   void ResumeSenders(const ProcRecord& receiver, size_t waiting_bytes);
 

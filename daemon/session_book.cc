@@ -1,11 +1,13 @@
 #include "daemon/session_book.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "daemon/shared_fds.h"
 #include "message/doorbell.h"
+#include "message/utf8.h"
 
 namespace monarch {
 namespace {
@@ -13,6 +15,10 @@ namespace {
 constexpr size_t kSharedFds = 3;
 // Of each long text of a FailureEvent; one packet holds four.
 constexpr size_t kTextBytesMax = 8 << 10;
+constexpr size_t kLostActorsMax = 32;
+constexpr size_t kNameBytesMax = 256;
+// Of all spawns of a session: what is made of each takes memory.
+constexpr size_t kSpawnedMax = 1 << 20;
 
 absl::StatusOr<uint64_t> Number(const Value& body, std::string_view key) {
   MONARCH_ASSIGN_OR_RETURN(const int64_t number, body[key].AsInt());
@@ -102,8 +108,70 @@ absl::Status ReadSpawn(const Value& body, SessionBook* book) {
   MONARCH_ASSIGN_OR_RETURN(NDSlice slice, NDSlice::RowMajor(std::move(lengths)));
   MONARCH_ASSIGN_OR_RETURN(spawn.shape, Shape::Create(std::move(names), std::move(slice)));
   if (spawn.count != spawn.shape.size()) return absl::InvalidArgumentError("spawn: count and shape differ");
+  size_t spawned = 0;
+  for (const auto& [other, kept] : book->spawns) spawned += kept.count;
+  if (spawn.count > kSpawnedMax - spawned) return absl::ResourceExhaustedError("spawn: too many processes");
   const std::string id = spawn.request_id;
   book->spawns.insert_or_assign(id, std::move(spawn));
+  return absl::OkStatus();
+}
+
+// One packet has to hold it; who was connected has had all of it.
+Value Shortened(FailureEvent event) {
+  for (std::string* text : {&event.stderr_tail, &event.traceback, &event.backtrace, &event.reason}) {
+    if (text->size() > kTextBytesMax) *text = text->substr(text->size() - kTextBytesMax);
+  }
+  event.cause.clear();
+  return ToValue(event);
+}
+
+std::string Name(const std::string& text) { return ToUtf8(text.substr(0, kNameBytesMax)); }
+
+absl::Status ReadEnd(const Value& body, SessionBook* book) {
+  KeptEnd end;
+  MONARCH_ASSIGN_OR_RETURN(end.proc, ProcAddressFromValue(body["proc"]));
+  MONARCH_ASSIGN_OR_RETURN(end.event, FailureEventFromValue(body["event"]));
+  if (!body["lost"].is_nil()) {
+    const Value::List* const lost = body["lost"].list();
+    if (lost == nullptr) return absl::InvalidArgumentError("end: its actors are no list");
+    for (const Value& actor : *lost) {
+      EventLog::LostActor one;
+      MONARCH_ASSIGN_OR_RETURN(one.mesh, actor["mesh"].AsString());
+      MONARCH_ASSIGN_OR_RETURN(one.rank, Small(actor, "rank"));
+      MONARCH_ASSIGN_OR_RETURN(one.actor_class, actor["class"].AsString());
+      end.lost_actors.push_back(std::move(one));
+    }
+  }
+  book->ends.push_back(std::move(end));
+  return absl::OkStatus();
+}
+
+absl::Status ReadFailure(const Value& body, SessionBook* book) {
+  MONARCH_ASSIGN_OR_RETURN(FailureEvent event, FailureEventFromValue(body["event"]));
+  book->failures.push_back(std::move(event));
+  return absl::OkStatus();
+}
+
+absl::Status ReadActor(const Value& body, SessionBook* book) {
+  ActorRecord actor;
+  MONARCH_ASSIGN_OR_RETURN(actor.address, ActorAddressFromValue(body["actor"]));
+  MONARCH_ASSIGN_OR_RETURN(actor.owner, ActorAddressFromValue(body["owner"]));
+  MONARCH_ASSIGN_OR_RETURN(actor.name, body["name"].AsString());
+  MONARCH_ASSIGN_OR_RETURN(actor.actor_class, body["class"].AsString());
+  MONARCH_ASSIGN_OR_RETURN(actor.mesh, body["mesh"].AsString());
+  MONARCH_ASSIGN_OR_RETURN(actor.rank, Small(body, "rank"));
+  MONARCH_ASSIGN_OR_RETURN(actor.rank_label, body["rank_label"].AsString());
+  MONARCH_ASSIGN_OR_RETURN(actor.incarnation, Small(body, "incarnation"));
+  book->actors.push_back(std::move(actor));
+  return absl::OkStatus();
+}
+
+absl::Status ReadHang(const Value& body, SessionBook* book) {
+  KeptHang hang;
+  MONARCH_ASSIGN_OR_RETURN(hang.notice, HangNoticeFromValue(body["notice"]));
+  MONARCH_ASSIGN_OR_RETURN(const int64_t began_ns, body["began_ns"].AsInt());
+  hang.began = absl::Nanoseconds(began_ns);
+  book->hangs.push_back(std::move(hang));
   return absl::OkStatus();
 }
 
@@ -111,6 +179,12 @@ absl::Status ReadSpawn(const Value& body, SessionBook* book) {
 
 std::string ProcKey(uint64_t proc) { return absl::StrCat("proc/", proc); }
 std::string LinkKey(uint64_t a, uint64_t b) { return absl::StrCat("link/", a, "/", b); }
+std::string ActorKey(const ActorAddress& actor) {
+  return absl::StrCat("actor/", actor.proc.proc, "/", actor.actor);
+}
+std::string HangKey(const ActorAddress& actor) {
+  return absl::StrCat("hang/", actor.proc.proc, "/", actor.actor);
+}
 std::string SpawnKey(const std::string& request_id) { return absl::StrCat("spawn/", request_id); }
 
 BookEntry EntryOf(const SessionClient& client, const ProcAddress& address) {
@@ -176,15 +250,45 @@ BookEntry EntryOf(const KeptSpawn& spawn) {
           {}};
 }
 
-BookEntry EndEntry(uint64_t number, const ProcAddress& proc, const FailureEvent& event) {
-  FailureEvent kept = event;
-  // One packet has to hold it; who was connected has had all of it.
-  for (std::string* text : {&kept.stderr_tail, &kept.traceback, &kept.backtrace, &kept.reason}) {
-    if (text->size() > kTextBytesMax) *text = text->substr(text->size() - kTextBytesMax);
+BookEntry EntryOf(uint64_t number, const KeptEnd& end) {
+  Value::List lost;
+  for (size_t i = 0; i < std::min(end.lost_actors.size(), kLostActorsMax); ++i) {
+    const EventLog::LostActor& actor = end.lost_actors[i];
+    lost.emplace_back(Value::Map{{"mesh", Value(Name(actor.mesh))},
+                                 {"rank", Value(actor.rank)},
+                                 {"class", Value(Name(actor.actor_class))}});
   }
-  kept.cause.clear();
   return {absl::StrCat("end/", number),
-          {{"kind", Value("end")}, {"proc", ToValue(proc)}, {"event", ToValue(kept)}},
+          {{"kind", Value("end")},
+           {"proc", ToValue(end.proc)},
+           {"event", Shortened(end.event)},
+           {"lost", Value(std::move(lost))}},
+          {}};
+}
+
+BookEntry FailureEntry(uint64_t number, const FailureEvent& event) {
+  return {absl::StrCat("failure/", number), {{"kind", Value("failure")}, {"event", Shortened(event)}}, {}};
+}
+
+BookEntry EntryOf(const ActorRecord& actor) {
+  return {ActorKey(actor.address),
+          {{"kind", Value("actor")},
+           {"actor", ToValue(actor.address)},
+           {"owner", ToValue(actor.owner)},
+           {"name", Value(Name(actor.name))},
+           {"class", Value(Name(actor.actor_class))},
+           {"mesh", Value(Name(actor.mesh))},
+           {"rank", Value(actor.rank)},
+           {"rank_label", Value(Name(actor.rank_label))},
+           {"incarnation", Value(actor.incarnation)}},
+          {}};
+}
+
+BookEntry EntryOf(const KeptHang& hang) {
+  return {HangKey(hang.notice.event.actor),
+          {{"kind", Value("hang")},
+           {"notice", ToValue(hang.notice)},
+           {"began_ns", Value(absl::ToInt64Nanoseconds(hang.began))}},
           {}};
 }
 
@@ -194,11 +298,11 @@ absl::Status SessionBook::Add(const Value& body, std::vector<ScopedFd> fds) {
   if (kind == "proc") return ReadProc(body, std::move(fds), this);
   if (kind == "link") return ReadLink(body, std::move(fds), this);
   if (kind == "spawn") return ReadSpawn(body, this);
-  if (kind != "end") return absl::InvalidArgumentError(absl::StrCat("an entry of kind ", kind));
-  MONARCH_ASSIGN_OR_RETURN(const ProcAddress proc, ProcAddressFromValue(body["proc"]));
-  MONARCH_ASSIGN_OR_RETURN(FailureEvent event, FailureEventFromValue(body["event"]));
-  ends.emplace_back(proc, std::move(event));
-  return absl::OkStatus();
+  if (kind == "end") return ReadEnd(body, this);
+  if (kind == "failure") return ReadFailure(body, this);
+  if (kind == "actor") return ReadActor(body, this);
+  if (kind == "hang") return ReadHang(body, this);
+  return absl::InvalidArgumentError(absl::StrCat("an entry of kind ", kind));
 }
 
 AdoptionFate FateOf(const SessionBook& book, const ProcRecord& worker, bool has_news) {

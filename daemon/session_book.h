@@ -11,9 +11,11 @@
 #include "base/ids.h"
 #include "base/ndslice.h"
 #include "base/scoped_fd.h"
+#include "daemon/event_log.h"
 #include "daemon/proc_table.h"
 #include "daemon/session_types.h"
 #include "message/control_message.h"
+#include "message/hang_notice.h"
 
 namespace monarch {
 
@@ -38,6 +40,19 @@ struct KeptSpawn {
   size_t count = 0;
 };
 
+// The end of a process.
+struct KeptEnd {
+  ProcAddress proc;
+  FailureEvent event;
+  std::vector<EventLog::LostActor> lost_actors;
+};
+
+// A handler that was told to be hung, and by when it began is known.
+struct KeptHang {
+  HangNotice notice;
+  absl::Duration began;
+};
+
 // What a session's launcher keeps for the next daemon, in the form in which it does: entries, each a map with
 // its key and up to six fds.
 struct BookEntry {
@@ -50,9 +65,14 @@ BookEntry EntryOf(const SessionClient& client, const ProcAddress& address);
 BookEntry EntryOf(const ProcRecord& record);
 BookEntry EntryOf(const KeptLink& link);
 BookEntry EntryOf(const KeptSpawn& spawn);
+BookEntry EntryOf(const ActorRecord& actor);
+BookEntry EntryOf(const KeptHang& hang);
 // The last of them are kept, and so the key is a place: that of the `number`th.
-BookEntry EndEntry(uint64_t number, const ProcAddress& proc, const FailureEvent& event);
+BookEntry EntryOf(uint64_t number, const KeptEnd& end);
+BookEntry FailureEntry(uint64_t number, const FailureEvent& event);
 std::string ProcKey(uint64_t proc);
+std::string ActorKey(const ActorAddress& actor);
+std::string HangKey(const ActorAddress& actor);
 std::string LinkKey(uint64_t a, uint64_t b);
 std::string SpawnKey(const std::string& request_id);
 
@@ -62,11 +82,15 @@ struct SessionBook {
   SessionClient client;           // without connection and shared pages
   std::vector<ProcRecord> procs;  // without connections and control passes; the client among them
   std::map<uint64_t, StartToken> control_tokens;  // by proc
-  std::vector<std::pair<ProcAddress, FailureEvent>> ends;
+  std::vector<KeptEnd> ends;
+  std::vector<FailureEvent> failures;  // of actors
+  std::vector<ActorRecord> actors;     // that have not failed
+  std::vector<KeptHang> hangs;
   std::vector<KeptLink> links;
   std::map<std::string, KeptSpawn> spawns;
 
-  // An entry of any build: one that is not understood is refused, and the others hold. InvalidArgument.
+  // An entry of any build: one that is not understood is refused, and the others hold. InvalidArgument;
+  // ResourceExhausted: more spawned processes than any session has.
   absl::Status Add(const Value& body, std::vector<ScopedFd> fds);
 };
 

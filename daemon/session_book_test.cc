@@ -70,16 +70,63 @@ TEST_CASE("an entry that is not understood is refused and spoils nothing") {
   CHECK(AddTo(&book, EntryOf(Worker(1))).ok());
 }
 
+TEST_CASE("actors, their failures and their hangs come out of the book as they went in") {
+  SessionBook book;
+  ActorRecord actor;
+  actor.address = {{kHost, 7, 1}, 9};
+  actor.owner = {{kHost, 1, 1}, 1};
+  actor.mesh = "trainers";
+  actor.rank = 3;
+  actor.incarnation = 2;
+  REQUIRE(AddTo(&book, EntryOf(actor)).ok());
+  CHECK(book.actors[0].address == actor.address);
+  CHECK(book.actors[0].owner == actor.owner);
+  CHECK(book.actors[0].mesh == "trainers");
+  CHECK(book.actors[0].incarnation == 2);
+  FailureEvent failure;
+  failure.kind = FailureKind::kException;
+  failure.traceback = "line";
+  REQUIRE(AddTo(&book, FailureEntry(1, failure)).ok());
+  CHECK(book.failures[0].traceback == "line");
+  KeptHang hang;
+  hang.notice.event.kind = FailureKind::kHung;
+  hang.notice.event.actor = actor.address;
+  hang.notice.hang.method = "train";
+  hang.began = absl::Nanoseconds(123456789);
+  REQUIRE(AddTo(&book, EntryOf(hang)).ok());
+  CHECK(book.hangs[0].notice.hang.method == "train");
+  CHECK(book.hangs[0].began == hang.began);
+}
+
+TEST_CASE("spawns of more processes than any session has are refused") {
+  const auto entry = [](const std::string& id, int64_t count) {
+    return Value(Value::Map{{"kind", Value("spawn")},
+                            {"id", Value(id)},
+                            {"mesh", Value("m")},
+                            {"labels", Value(Value::List{Value("x")})},
+                            {"sizes", Value(Value::List{Value(count)})},
+                            {"first", Value(1)},
+                            {"count", Value(count)}});
+  };
+  SessionBook book;
+  CHECK(absl::IsResourceExhausted(book.Add(entry("a", int64_t{1} << 40), {})));
+  CHECK(book.Add(entry("b", 1 << 20), {}).ok());
+  CHECK(absl::IsResourceExhausted(book.Add(entry("c", 1), {})));
+}
+
 TEST_CASE("an end fits a packet however much was said at it") {
   FailureEvent event;
   event.kind = FailureKind::kSignalled;
   event.code = 11;
   event.stderr_tail = event.backtrace = event.traceback = event.reason = std::string(1 << 20, 'x');
-  const BookEntry entry = EndEntry(1, {kHost, 4, 1}, event);
+  const std::string name(5000, 'n');
+  const BookEntry entry =
+      EntryOf(1, {{kHost, 4, 1}, event, std::vector<EventLog::LostActor>(100, {name, 2, name})});
   CHECK(EncodeControl({ControlType::kKeep, 0, entry.body})->size() < PacketSocket::kPacketBytesMax);
   SessionBook book;
   REQUIRE(AddTo(&book, entry).ok());
-  CHECK(book.ends[0].second.code == 11);
+  CHECK(book.ends[0].event.code == 11);
+  CHECK(book.ends[0].lost_actors[0].rank == 2);
 }
 
 TEST_CASE("workers of finished spawns are kept, of cut off ones killed, never launched ones forgotten") {

@@ -6,7 +6,7 @@
 
 namespace monarch {
 
-void Session::OnHang(const ActorAddress& actor, const Hang& hang) {
+void Session::OnHang(const ActorAddress& actor, const Hang& hang, absl::Duration began) {
   const auto found = actors_.find(actor);
   const ProcRecord* record = procs_.Find(actor.proc);
   if (found == actors_.end() || record == nullptr) return;
@@ -26,6 +26,12 @@ void Session::OnHang(const ActorAddress& actor, const Hang& hang) {
       .With("session", id_.ToHex())
       .With("who", notice.event.Summary());
   context_->events->AddHang(id_.ToHex(), notice);
+  // So that the next daemon does not tell it again.
+  if (hang.recovered) {
+    keeper_.ForgetHang(actor);
+  } else {
+    keeper_.KeepHang({notice, began});
+  }
   hosts_.TellHang(notice);
 }
 

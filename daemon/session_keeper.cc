@@ -1,8 +1,23 @@
 #include "daemon/session_keeper.h"
 
+#include <iterator>
+#include <limits>
 #include <utility>
 
 namespace monarch {
+namespace {
+
+using Actors = std::set<ActorAddress>;
+
+Actors::iterator FirstOf(const Actors& actors, const ProcAddress& proc) {
+  return actors.lower_bound(ActorAddress{proc, 0});
+}
+
+Actors::iterator EndOf(const Actors& actors, const ProcAddress& proc) {
+  return actors.upper_bound(ActorAddress{proc, std::numeric_limits<uint64_t>::max()});
+}
+
+}  // namespace
 
 void SessionKeeper::Keep(const BookEntry& entry) {
   if (launcher_ != nullptr) launcher_->Keep(entry.key, entry.body, entry.fds);
@@ -20,11 +35,16 @@ void SessionKeeper::ForgetSpawn(const std::string& request_id) {
   if (launcher_ != nullptr) launcher_->Forget(SpawnKey(request_id));
 }
 
-void SessionKeeper::Bury(const ProcAddress& proc, const FailureEvent& event) {
+void SessionKeeper::Bury(const KeptEnd& end) {
   if (launcher_ == nullptr) return;
+  const ProcAddress& proc = end.proc;
   // In this order: a daemon that dies in between leaves one news too many.
-  Keep(EndEntry(next_end_++ % kEndsMax, proc, event));
+  Keep(EntryOf(next_end_++ % kEndsMax, end));
   launcher_->Forget(ProcKey(proc.proc), &proc);
+  const std::set<ActorAddress> actors(FirstOf(actors_, proc), EndOf(actors_, proc));
+  for (const ActorAddress& actor : actors) ForgetActor(actor);
+  const std::set<ActorAddress> hangs(FirstOf(hangs_, proc), EndOf(hangs_, proc));
+  for (const ActorAddress& actor : hangs) ForgetHang(actor);
   for (const uint64_t other : std::exchange(links_[proc.proc], {})) {
     links_[other].erase(proc.proc);
     for (const auto& [a, b] : {std::pair(proc.proc, other), std::pair(other, proc.proc)}) {
@@ -33,6 +53,33 @@ void SessionKeeper::Bury(const ProcAddress& proc, const FailureEvent& event) {
     }
   }
   links_.erase(proc.proc);
+}
+
+void SessionKeeper::KeepActor(const ActorRecord& actor) {
+  const ProcAddress& proc = actor.address.proc;
+  if (launcher_ == nullptr || actors_.contains(actor.address) ||
+      std::distance(FirstOf(actors_, proc), EndOf(actors_, proc)) >= kActorsOfProcMax)
+    return;
+  actors_.insert(actor.address);
+  Keep(EntryOf(actor));
+}
+
+void SessionKeeper::ForgetActor(const ActorAddress& actor) {
+  if (actors_.erase(actor) != 0) launcher_->Forget(ActorKey(actor));
+}
+
+void SessionKeeper::KeepFailure(const FailureEvent& event) {
+  if (launcher_ != nullptr) Keep(FailureEntry(next_failure_++ % kFailuresMax, event));
+}
+
+void SessionKeeper::KeepHang(const KeptHang& hang) {
+  if (launcher_ == nullptr) return;
+  hangs_.insert(hang.notice.event.actor);
+  Keep(EntryOf(hang));
+}
+
+void SessionKeeper::ForgetHang(const ActorAddress& actor) {
+  if (hangs_.erase(actor) != 0) launcher_->Forget(HangKey(actor));
 }
 
 void SessionKeeper::KeepLink(uint64_t a, uint64_t b, const Introducer::Introduction& how, int ring_fd) {
@@ -68,6 +115,9 @@ std::vector<const KeptLink*> SessionKeeper::UnderWay(uint64_t proc) const {
 
 void SessionKeeper::Adopt(SessionBook* book) {
   next_end_ = book->ends.size();
+  next_failure_ = book->failures.size();
+  for (const ActorRecord& actor : book->actors) actors_.insert(actor.address);
+  for (const KeptHang& hang : book->hangs) hangs_.insert(hang.notice.event.actor);
   for (KeptLink& link : book->links) {
     links_[link.a].insert(link.b);
     links_[link.b].insert(link.a);

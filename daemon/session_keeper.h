@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -25,7 +26,13 @@ class SessionKeeper {
   void KeepSpawn(const KeptSpawn& spawn);
   void ForgetSpawn(const std::string& request_id);
   // Its end is told to whoever returns; its news need not come again.
-  void Bury(const ProcAddress& proc, const FailureEvent& event);
+  void Bury(const KeptEnd& end);
+  // Of a process's actors the first are kept, for when it ends.
+  void KeepActor(const ActorRecord& actor);
+  void ForgetActor(const ActorAddress& actor);
+  void KeepFailure(const FailureEvent& event);
+  void KeepHang(const KeptHang& hang);
+  void ForgetHang(const ActorAddress& actor);
 
   // A pair's introduction: under way until both have it. The ring is the caller's.
   void KeepLink(uint64_t a, uint64_t b, const Introducer::Introduction& how, int ring_fd);
@@ -38,10 +45,13 @@ class SessionKeeper {
 
  private:
   static constexpr uint64_t kEndsMax = 4096;
+  static constexpr uint64_t kFailuresMax = 256;
+  static constexpr ptrdiff_t kActorsOfProcMax = 64;
   void Keep(const BookEntry& entry);
 
   LauncherLink* launcher_ = nullptr;
-  uint64_t next_end_ = 0;
+  uint64_t next_end_ = 0, next_failure_ = 0;
+  std::set<ActorAddress> actors_, hangs_;  // that are kept
   std::map<uint64_t, std::set<uint64_t>> links_;
   std::map<std::pair<uint64_t, uint64_t>, KeptLink> under_way_;
 };

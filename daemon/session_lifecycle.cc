@@ -287,11 +287,11 @@ void Session::Die(uint64_t proc, const ProcExit& exit) {
       .With("how", event.Summary());
   const auto first = actors_.lower_bound(ActorAddress{address, 0});
   const auto end = actors_.upper_bound(ActorAddress{address, std::numeric_limits<uint64_t>::max()});
-  std::vector<EventLog::LostActor> lost;
   for (auto it = first; it != end; ++it) {
-    if (!it->second.failed) lost.push_back({it->second.mesh, it->second.rank, it->second.actor_class});
+    const ActorRecord& actor = it->second;
+    if (!actor.failed) record->lost_actors.push_back({actor.mesh, actor.rank, actor.actor_class});
   }
-  context_->events->Add(id_.ToHex(), "proc_ended", event, std::move(lost));
+  context_->events->Add(id_.ToHex(), "proc_ended", event, record->lost_actors);
   actors_.erase(first, end);
   hangs_.ForgetProc(address);
   spawner_.OnDied(*record, event, context_->loop->Now());
@@ -314,7 +314,7 @@ void Session::Bury(uint64_t proc, const FailureEvent& event) {
   const ProcAddress address = record->description.address;
   if (record->connection) record->connection->Close();
   spawner_.OnGone(*record, event, context_->loop->Now());
-  keeper_.Bury(address, event);
+  keeper_.Bury({address, event, std::move(record->lost_actors)});
   procs_.Bury(proc);
   --context_->workers;
   stopper_.OnGone(address, event);

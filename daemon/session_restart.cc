@@ -89,13 +89,14 @@ void Session::AdoptProcs(AdoptedSession* adopted) {
   const std::set<uint64_t> told = Told(adopted->news);
   std::vector<uint64_t> cut_off;
   std::vector<uint64_t> stopping;
-  for (const auto& [proc, event] : book.ends) {
-    procs_.RecordEnd(proc, event);
-    context_->events->Add(id_.ToHex(), "proc_ended", event);
-  }
+  for (const KeptEnd& end : book.ends) procs_.RecordEnd(end.proc, end.event);
+  AdoptEvents(book);
   for (ProcRecord& record : book.procs) {
     const ProcAddress address = record.description.address;
-    if (address.host != context_->host || procs_.Find(address.proc) != nullptr) continue;
+    // No daemon before this one gave out the numbers that it will.
+    if (address.host != context_->host || address.proc >= context_->next_proc ||
+        procs_.Find(address.proc) != nullptr)
+      continue;
     if (!record.is_client) {
       const AdoptionFate fate = FateOf(book, record, told.contains(address.proc));
       if (fate == AdoptionFate::kForget) {
@@ -116,6 +117,7 @@ void Session::AdoptProcs(AdoptedSession* adopted) {
   for (const KeptLink& link : book.links)
     introducer_.Adopt(link.a, link.b, link.ring, link.bit_in_a, link.bit_in_b);
   keeper_.Adopt(&book);
+  AdoptActors(book);
   // First, so that what follows is about processes that all know.
   for (const ControlMessage& message : adopted->news) {
     const absl::Status handled = launcher_->Handle(message);
@@ -158,6 +160,53 @@ void Session::AdoptProcs(AdoptedSession* adopted) {
   Rearm();
 }
 
+// Oldest first, as they were when they came.
+void Session::AdoptEvents(const SessionBook& book) {
+  std::vector<std::pair<int64_t, absl::AnyInvocable<void()>>> events;
+  EventLog& log = *context_->events;
+  const std::string id = id_.ToHex();
+  for (const KeptEnd& end : book.ends) {
+    const int64_t at = end.event.unix_ms;
+    events.emplace_back(at, [&, at] { log.Add(id, "proc_ended", end.event, end.lost_actors, at); });
+  }
+  for (const FailureEvent& event : book.failures)
+    events.emplace_back(event.unix_ms, [&] { log.Add(id, "actor_failed", event, {}, event.unix_ms); });
+  for (const KeptHang& hang : book.hangs) {
+    const FailureEvent& event = hang.notice.event;
+    events.emplace_back(event.unix_ms, [&] { log.AddHang(id, hang.notice, event.unix_ms); });
+  }
+  std::stable_sort(events.begin(), events.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (auto& [at, add] : events) add();
+}
+
+// Until their processes say themselves what they hold; and for those that do not come back.
+void Session::AdoptActors(const SessionBook& book) {
+  for (const KeptHang& hang : book.hangs)
+    hangs_.Adopt(hang.notice.event.actor, hang.began, hang.notice.hang.method);
+  for (const ActorRecord& actor : book.actors) {
+    ProcRecord* record = procs_.Find(actor.address.proc);
+    if (record == nullptr) {
+      keeper_.ForgetActor(actor.address);
+    } else if (actors_.emplace(actor.address, actor).second) {
+      ++record->actors_up;
+    }
+  }
+}
+
+void Session::ForgetAdoptedActors(ProcRecord& record) {
+  const ProcAddress& proc = record.description.address;
+  for (auto it = actors_.lower_bound(ActorAddress{proc, 0}); it != actors_.end() && it->first.proc == proc;) {
+    if (it->second.failed) {
+      ++it;
+      continue;
+    }
+    keeper_.ForgetActor(it->first);
+    --record.actors_up;
+    it = actors_.erase(it);
+  }
+}
+
 void Session::OnSpawned(const SpawnRequest& request, const std::vector<ProcDescription>& procs) {
   if (procs.empty()) return;
   // A part of a spawn over several hosts ends with those.
@@ -180,6 +229,7 @@ absl::Status Session::Resume(const ControlMessage& hello, pid_t pid,
   record->connection = std::move(connection);
   record->connection->proc = self.proc;
   record->connection->SetHandler(this);
+  ForgetAdoptedActors(*record);  // It names those that it has.
   Welcome(*record, hello.request);
   TellWhatItMissed(*record);
   return absl::OkStatus();

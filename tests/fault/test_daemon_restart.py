@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import random
@@ -9,6 +10,7 @@ import re
 import shutil
 import signal
 from collections.abc import Callable
+from typing import Any
 
 import monarch
 import pytest
@@ -86,12 +88,12 @@ def test_a_worker_that_died_without_it_is_told_with_its_status(live: Live) -> No
 
 
 def shown(live: Live, daemon: Daemon) -> list[str]:
-    """The tree and the newest failure, without what tells daemons and moments apart, and which actors it took."""
+    """The tree and the newest failure, without what tells daemons and moments apart."""
     text = live.ctl("tree", "--address", daemon.address).stdout
     text += live.ctl("why", "--address", daemon.address).stdout
     text = re.sub(r"\b\d+(ms|s|m)\b( ago)?", "T", text)
     lines = text.replace(f"pid {daemon.pid}", "pid D").splitlines()
-    return [line.rstrip() for line in lines if "its actors:" not in line]
+    return [line.rstrip() for line in lines]
 
 
 SPAWN = "from monarch.actor import this_host; this_host().spawn_procs({'gpus': 1}).stop().get(timeout=20)"
@@ -110,6 +112,66 @@ def test_what_it_shows_is_as_before(live: Live) -> None:
         client.ask(f"victims.slice(gpus={rank}).run.call_one({SPAWN!r}).get(timeout=30)", 60)
     client.ask("spawn(1).stop().get(timeout=20)", 60)
     assert shown(live, following) == before
+    finish(live, client, following)
+
+
+def known(live: Live, daemon: Daemon) -> list[dict[str, Any]]:
+    """The failures that it knows, the newest first."""
+    (answer,) = json.loads(live.ctl("why", "--json", "--address", daemon.address).stdout)["daemons"]
+    return list(answer["failures"]["failures"])
+
+
+def test_why_knows_what_the_last_one_knew_and_what_came_in_between(live: Live) -> None:
+    daemon, client, pids = start(live, 4)
+    client.ask("victims.slice(gpus=0).run.broadcast('raise SystemExit(3)')")
+    client.ask("failures(1)")
+    os.kill(pids[1], signal.SIGTERM)
+    client.ask("failures(2)")
+    before = known(live, daemon)
+    assert [one["event"]["kind"] for one in before] == ["FAILURE_KIND_SIGNALLED", "FAILURE_KIND_EXCEPTION"]
+    assert before[0]["lost_actors"] == [
+        {"mesh": "victims", "rank": 1, "actor_class": before[1]["event"]["actor_class"]}
+    ]
+    kill(daemon)
+    os.kill(pids[2], signal.SIGKILL)
+    client.fails("victims.slice(gpus=2).ping.call_one().get(timeout=20)")
+    following = live.daemon()
+    client.ask("failures(3)")
+    newest, *older = known(live, following)
+    assert newest["event"]["pid"] == str(pids[2]) and newest["event"]["code"] == signal.SIGKILL
+    assert [(one["mesh"], one["rank"]) for one in newest["lost_actors"]] == [("victims", 2)]
+    for was, now in zip(before, older, strict=True):
+        now["unix_ms"] = was["unix_ms"]  # A moment later than the event's, which is kept.
+        assert now == was
+    finish(live, client, following)
+
+
+def test_a_hang_under_way_is_told_once_and_its_end_too(live: Live) -> None:
+    daemon, client, _ = start(live, 1)
+    client.ask("import queue; hangs = queue.Queue(); monarch.actor.hang_hook = hangs.put")
+    client.ask("slow = procs.spawn('slow', Victim, hung_after_s=0.3)")
+    client.ask("later = procs.spawn('later', Victim, hung_after_s=1.5)")
+    told = "(lambda hang: (hang.event.mesh, hang.method, hang.recovered))(hangs.get(timeout=20))"
+    fifo, other = live.fifo("until"), live.fifo("until")
+    pending = client.begin(f"slow.slice(gpus=0).wait_for.call_one({str(fifo)!r}).get()")
+    assert client.ask(told) == ["slow", "wait_for", False]
+    kill(daemon)
+    following = live.daemon()
+    client.ask(f"victims.slice(gpus=0).run.call_one({SPAWN!r}).get(timeout=30)", 60)
+    client.ask("spawn(1).stop().get(timeout=20)", 60)
+    assert [(one["event"]["mesh"], one["hang"]["recovered"]) for one in known(live, following)] == [
+        ("slow", False)
+    ]
+    # Told again, that would come first.
+    waiting = client.begin(f"later.slice(gpus=0).wait_for.call_one({str(other)!r}).get()")
+    assert client.ask(told) == ["later", "wait_for", False]
+    with open(fifo, "w"):
+        assert client.result(pending) == 0
+    assert client.ask(told) == ["slow", "wait_for", True]
+    with open(other, "w"):
+        assert client.result(waiting) == 0
+    assert client.ask(told) == ["later", "wait_for", True]
+    assert len([one for one in known(live, following) if one["event"]["mesh"] == "slow"]) == 1
     finish(live, client, following)
 
 

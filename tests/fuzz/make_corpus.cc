@@ -10,7 +10,10 @@
 #include <vector>
 
 #include "client/cpp/runtime/deadlock_probe.h"
+#include "daemon/adoption.h"
 #include "daemon/launcher/launcher_messages.h"
+#include "daemon/session_book.h"
+#include "daemon/state_file.h"
 #include "message/bytes.h"
 #include "message/control_message.h"
 #include "message/frame.h"
@@ -230,6 +233,50 @@ void WritePeerLinks(Corpus* corpus) {
 }  // namespace
 }  // namespace monarch
 
+namespace monarch {
+namespace {
+
+void WriteSessionStates(Corpus* corpus) {
+  const auto file = [corpus](const std::string& name, const Value& value) {
+    corpus->Write("session_state", name + ".state", *EncodeState(value));
+    corpus->Write("session_state", name, *EncodeValue(value));
+  };
+  LauncherState launcher{SessionId({1, 2}), kProc.host, 77, 123456, StartToken(), "/run/door.sock"};
+  launcher.token = StartToken({3, 4});
+  file("launcher", ToValue(launcher));
+  file("host", Value::Map{{"host", ToValue(kProc.host)}, {"generation", Value(3)}, {"boot", Value("boot")}});
+  const auto entry = [corpus](const std::string& name, const BookEntry& kept) {
+    corpus->Write("session_state", name, *EncodeValue(kept.body));
+  };
+  SessionClient client;
+  client.pid = 12;
+  client.name = "train.py";
+  entry("client", EntryOf(client, kProc));
+  ProcRecord proc;
+  proc.description.address = kProc;
+  proc.description.mesh = "workers";
+  entry("proc", EntryOf(proc));
+  entry("link", EntryOf(KeptLink{1, 2, true, 5, 6, false, {}}));
+  KeptSpawn spawn;
+  spawn.request_id = "s1";
+  spawn.count = 1;
+  entry("spawn", EntryOf(spawn));
+  entry("end", EntryOf(1, {kProc, Event(0), {{"mesh", 3, "module.Class"}}}));
+  entry("failure", FailureEntry(1, Event(1)));
+  ActorRecord actor;
+  actor.address = actor.owner = {kProc, 9};
+  actor.mesh = "mesh";
+  entry("actor", EntryOf(actor));
+  KeptHang hang;
+  hang.notice.event.kind = FailureKind::kHung;
+  hang.notice.event.actor = actor.address;
+  hang.notice.hang.method = "train";
+  entry("hang", EntryOf(hang));
+}
+
+}  // namespace
+}  // namespace monarch
+
 int main(int argc, char** argv) {
   if (argc != 2) {
     std::fprintf(stderr, "usage: make_corpus DIRECTORY\n");
@@ -240,5 +287,6 @@ int main(int argc, char** argv) {
   monarch::WriteLauncherMessages(&corpus);
   monarch::WriteSequencesAndRings(&corpus);
   monarch::WritePeerLinks(&corpus);
+  monarch::WriteSessionStates(&corpus);
   return corpus.failed() ? 1 : 0;
 }
