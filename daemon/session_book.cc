@@ -107,7 +107,19 @@ absl::Status ReadSpawn(const Value& body, SessionBook* book) {
   }
   MONARCH_ASSIGN_OR_RETURN(NDSlice slice, NDSlice::RowMajor(std::move(lengths)));
   MONARCH_ASSIGN_OR_RETURN(spawn.shape, Shape::Create(std::move(names), std::move(slice)));
-  if (spawn.count != spawn.shape.size()) return absl::InvalidArgumentError("spawn: count and shape differ");
+  if (const Value::List* ranks = body["ranks"].list(); ranks != nullptr) {
+    for (const Value& rank : *ranks) {
+      MONARCH_ASSIGN_OR_RETURN(const int64_t number, rank.AsInt());
+      if (number < 0 || static_cast<size_t>(number) >= spawn.shape.size())
+        return absl::InvalidArgumentError("spawn: a rank that its shape has not");
+      spawn.ranks.push_back(static_cast<uint32_t>(number));
+    }
+  }
+  if (!body["incarnation"].is_nil()) {
+    MONARCH_ASSIGN_OR_RETURN(spawn.incarnation, Small(body, "incarnation"));
+  }
+  if (spawn.count != (spawn.ranks.empty() ? spawn.shape.size() : spawn.ranks.size()))
+    return absl::InvalidArgumentError("spawn: count and shape differ");
   size_t spawned = 0;
   for (const auto& [other, kept] : book->spawns) spawned += kept.count;
   if (spawn.count > kSpawnedMax - spawned) return absl::ResourceExhaustedError("spawn: too many processes");
@@ -239,12 +251,16 @@ BookEntry EntryOf(const KeptSpawn& spawn) {
   for (const std::string& label : spawn.shape.labels()) labels.emplace_back(label);
   Value::List sizes;
   for (const size_t size : spawn.shape.slice().sizes()) sizes.emplace_back(uint64_t{size});
+  Value::List ranks;
+  for (const uint32_t rank : spawn.ranks) ranks.emplace_back(rank);
   return {SpawnKey(spawn.request_id),
           {{"kind", Value("spawn")},
            {"id", Value(spawn.request_id)},
            {"mesh", Value(spawn.mesh)},
            {"labels", Value(std::move(labels))},
            {"sizes", Value(std::move(sizes))},
+           {"ranks", Value(std::move(ranks))},
+           {"incarnation", Value(spawn.incarnation)},
            {"first", Value(spawn.first)},
            {"count", Value(uint64_t{spawn.count})}},
           {}};
@@ -307,7 +323,10 @@ absl::Status SessionBook::Add(const Value& body, std::vector<ScopedFd> fds) {
 
 AdoptionFate FateOf(const SessionBook& book, const ProcRecord& worker, bool has_news) {
   if (!has_news) return AdoptionFate::kForget;
-  return book.spawns.contains(worker.spawn_id) ? AdoptionFate::kKeep : AdoptionFate::kKill;
+  const auto spawn = book.spawns.find(worker.spawn_id);
+  // One of its first attempt, which an earlier restart had cut off, may be left.
+  const bool finished = spawn != book.spawns.end() && spawn->second.Has(worker.description.address);
+  return finished ? AdoptionFate::kKeep : AdoptionFate::kKill;
 }
 
 }  // namespace monarch

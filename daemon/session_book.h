@@ -36,8 +36,12 @@ struct KeptSpawn {
   std::string request_id;
   std::string mesh;
   Shape shape;
+  std::vector<uint32_t> ranks;  // those that were started; none: all
+  uint32_t incarnation = 1;
   uint64_t first = 0;
   size_t count = 0;
+
+  bool Has(const ProcAddress& proc) const { return proc.proc >= first && proc.proc - first < count; }
 };
 
 // The end of a process.

@@ -136,9 +136,32 @@ TEST_CASE("workers of finished spawns are kept, of cut off ones killed, never la
   CHECK(FateOf(book, worker, true) == AdoptionFate::kKill);
   KeptSpawn spawn;
   spawn.request_id = "s1";
+  spawn.first = 7;
   spawn.count = 1;
   REQUIRE(AddTo(&book, EntryOf(spawn)).ok());
   CHECK(FateOf(book, worker, true) == AdoptionFate::kKeep);
+  // The spawn was cut off once, and repeated.
+  CHECK(FateOf(book, Worker(6), true) == AdoptionFate::kKill);
+  CHECK(FateOf(book, Worker(8), true) == AdoptionFate::kKill);
+}
+
+TEST_CASE("a spawn of some ranks comes out of the book as it went in") {
+  KeptSpawn spawn;
+  spawn.request_id = "s1";
+  spawn.shape = *Shape::Create({"gpus"}, *NDSlice::RowMajor({8}));
+  spawn.ranks = {3, 6};
+  spawn.incarnation = 2;
+  spawn.first = 70;
+  spawn.count = 2;
+  SessionBook book;
+  REQUIRE(AddTo(&book, EntryOf(spawn)).ok());
+  CHECK(book.spawns.at("s1").ranks == spawn.ranks);
+  CHECK(book.spawns.at("s1").incarnation == 2);
+  spawn.count = 8;
+  CHECK_FALSE(AddTo(&book, EntryOf(spawn)).ok());
+  spawn.count = 2;
+  spawn.ranks = {3, 8};
+  CHECK_FALSE(AddTo(&book, EntryOf(spawn)).ok());
 }
 
 TEST_CASE("a host keeps its id until it boots, and numbers processes anew") {

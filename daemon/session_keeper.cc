@@ -1,5 +1,6 @@
 #include "daemon/session_keeper.h"
 
+#include <algorithm>
 #include <iterator>
 #include <limits>
 #include <utility>
@@ -29,13 +30,23 @@ void SessionKeeper::KeepClient(const SessionClient& client, const ProcAddress& a
 
 void SessionKeeper::KeepProc(const ProcRecord& record) { Keep(EntryOf(record)); }
 
-void SessionKeeper::KeepSpawn(const KeptSpawn& spawn) { Keep(EntryOf(spawn)); }
-
-void SessionKeeper::ForgetSpawn(const std::string& request_id) {
-  if (launcher_ != nullptr) launcher_->Forget(SpawnKey(request_id));
+void SessionKeeper::KeepSpawn(const KeptSpawn& spawn) {
+  if (launcher_ == nullptr) return;
+  Keep(EntryOf(spawn));
+  spawns_[spawn.request_id] = {spawn.first, spawn.count, spawn.count};
 }
 
-void SessionKeeper::Bury(const KeptEnd& end) {
+void SessionKeeper::BuryOneOf(const std::string& spawn_id, uint64_t proc) {
+  const auto found = spawns_.find(spawn_id);
+  if (found == spawns_.end()) return;
+  Unburied& spawn = found->second;
+  // Else it is of an attempt at the same spawn that a restart cut off.
+  if (proc < spawn.first || proc - spawn.first >= spawn.count || --spawn.left > 0) return;
+  launcher_->Forget(SpawnKey(spawn_id));
+  spawns_.erase(found);
+}
+
+void SessionKeeper::Bury(const KeptEnd& end, const std::string& spawn_id) {
   if (launcher_ == nullptr) return;
   const ProcAddress& proc = end.proc;
   // In this order: a daemon that dies in between leaves one news too many.
@@ -53,6 +64,7 @@ void SessionKeeper::Bury(const KeptEnd& end) {
     }
   }
   links_.erase(proc.proc);
+  BuryOneOf(spawn_id, proc.proc);
 }
 
 void SessionKeeper::KeepActor(const ActorRecord& actor) {
@@ -113,11 +125,21 @@ std::vector<const KeptLink*> SessionKeeper::UnderWay(uint64_t proc) const {
   return links;
 }
 
-void SessionKeeper::Adopt(SessionBook* book) {
+void SessionKeeper::Adopt(SessionBook* book, const ProcTable& procs) {
   next_end_ = book->ends.size();
   next_failure_ = book->failures.size();
   for (const ActorRecord& actor : book->actors) actors_.insert(actor.address);
   for (const KeptHang& hang : book->hangs) hangs_.insert(hang.notice.event.actor);
+  for (const auto& [id, spawn] : book->spawns) {
+    const auto left = std::count_if(
+        procs.all().begin(), procs.all().end(),
+        [&spawn = spawn](const auto& proc) { return spawn.Has(proc.second.description.address); });
+    if (left == 0) {
+      launcher_->Forget(SpawnKey(id));
+    } else {
+      spawns_[id] = {spawn.first, spawn.count, static_cast<size_t>(left)};
+    }
+  }
   for (KeptLink& link : book->links) {
     links_[link.a].insert(link.b);
     links_[link.b].insert(link.a);

@@ -314,7 +314,7 @@ void Session::Bury(uint64_t proc, const FailureEvent& event) {
   const ProcAddress address = record->description.address;
   if (record->connection) record->connection->Close();
   spawner_.OnGone(*record, event, context_->loop->Now());
-  keeper_.Bury({address, event, std::move(record->lost_actors)});
+  keeper_.Bury({address, event, std::move(record->lost_actors)}, record->spawn_id);
   procs_.Bury(proc);
   --context_->workers;
   stopper_.OnGone(address, event);

@@ -116,7 +116,7 @@ void Session::AdoptProcs(AdoptedSession* adopted) {
   }
   for (const KeptLink& link : book.links)
     introducer_.Adopt(link.a, link.b, link.ring, link.bit_in_a, link.bit_in_b);
-  keeper_.Adopt(&book);
+  keeper_.Adopt(&book, procs_);
   AdoptActors(book);
   // First, so that what follows is about processes that all know.
   for (const ControlMessage& message : adopted->news) {
@@ -126,12 +126,12 @@ void Session::AdoptProcs(AdoptedSession* adopted) {
   for (auto& [id, kept] : book.spawns) {
     std::vector<ProcDescription> procs;
     for (size_t i = 0; i < kept.count; ++i) {
-      const ProcAddress address{context_->host, kept.first + i, 1};
+      const ProcAddress address{context_->host, kept.first + i, kept.incarnation};
       ProcDescription proc;
       proc.address = address;
-      proc.rank = static_cast<uint32_t>(i);
+      proc.rank = kept.ranks.empty() ? static_cast<uint32_t>(i) : kept.ranks[i];
       proc.mesh = kept.mesh;
-      proc.rank_label = kept.shape.PointLabel(i);
+      proc.rank_label = kept.shape.PointLabel(proc.rank);
       if (const ProcRecord* record = procs_.Find(address)) proc.pid = record->description.pid;
       if (const FailureEvent* end = procs_.EndOf(address)) proc.pid = end->pid;
       procs.push_back(std::move(proc));
@@ -140,6 +140,8 @@ void Session::AdoptProcs(AdoptedSession* adopted) {
     request.request_id = kept.request_id;
     request.mesh = kept.mesh;
     request.shape = kept.shape;
+    request.ranks = kept.ranks;
+    request.incarnation = kept.incarnation;
     spawner_.AddFinished(std::move(request), std::move(procs));
   }
   for (const uint64_t proc : stopping) {
@@ -209,11 +211,8 @@ void Session::ForgetAdoptedActors(ProcRecord& record) {
 
 void Session::OnSpawned(const SpawnRequest& request, const std::vector<ProcDescription>& procs) {
   if (procs.empty()) return;
-  // A part of a spawn over several hosts ends with those.
-  if (request.ranks.empty()) {
-    keeper_.KeepSpawn(
-        {request.request_id, request.mesh, request.shape, procs.front().address.proc, procs.size()});
-  }
+  keeper_.KeepSpawn({request.request_id, request.mesh, request.shape, request.ranks, request.incarnation,
+                     procs.front().address.proc, procs.size()});
 }
 
 absl::Status Session::Resume(const ControlMessage& hello, pid_t pid,

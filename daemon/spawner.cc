@@ -76,36 +76,38 @@ void Spawner::Spawn(SpawnRequest request, absl::Duration now, Reply reply) {
   }
 }
 
-Spawner::Entry* Spawner::FindRunning(const std::string& request_id) {
-  const auto found = spawns_.find(request_id);
-  return found == spawns_.end() || found->second.result ? nullptr : &found->second;
+Spawner::Entry* Spawner::FindRunning(const ProcRecord& record) {
+  const auto found = spawns_.find(record.spawn_id);
+  if (found == spawns_.end() || found->second.result) return nullptr;
+  const std::vector<ProcDescription>& procs = found->second.procs;
+  const bool is_its =
+      record.spawn_index < procs.size() && procs[record.spawn_index].address == record.description.address;
+  return is_its ? &found->second : nullptr;
 }
 
 void Spawner::OnLaunched(const ProcRecord& record, absl::Duration now) {
-  Entry* spawn = FindRunning(record.spawn_id);
+  Entry* spawn = FindRunning(record);
   if (spawn == nullptr) return;
   spawn->procs[record.spawn_index].pid = record.description.pid;
   Execute(spawn, spawn->machine.OnLaunched(record.spawn_index, now));
 }
 
 void Spawner::OnConnected(const ProcRecord& record, absl::Duration now) {
-  if (Entry* spawn = FindRunning(record.spawn_id))
-    Execute(spawn, spawn->machine.OnConnected(record.spawn_index, now));
+  if (Entry* spawn = FindRunning(record)) Execute(spawn, spawn->machine.OnConnected(record.spawn_index, now));
 }
 
 void Spawner::OnReady(const ProcRecord& record, absl::Duration now) {
-  if (Entry* spawn = FindRunning(record.spawn_id))
-    Execute(spawn, spawn->machine.OnReady(record.spawn_index, now));
+  if (Entry* spawn = FindRunning(record)) Execute(spawn, spawn->machine.OnReady(record.spawn_index, now));
 }
 
 void Spawner::OnDied(const ProcRecord& record, const FailureEvent& event, absl::Duration now) {
-  if (Entry* spawn = FindRunning(record.spawn_id)) {
+  if (Entry* spawn = FindRunning(record)) {
     Execute(spawn, spawn->machine.OnDied(record.spawn_index, event, now));
   }
 }
 
 void Spawner::OnGone(const ProcRecord& record, const FailureEvent& event, absl::Duration now) {
-  if (Entry* spawn = FindRunning(record.spawn_id)) {
+  if (Entry* spawn = FindRunning(record)) {
     Execute(spawn, spawn->machine.OnGone(record.spawn_index, event, now));
   }
 }

@@ -66,7 +66,9 @@ class Spawner {
   // Answers kept for repeated requests; of older ones a repetition spawns anew.
   static constexpr size_t kResultsMax = 256;
 
-  Entry* FindRunning(const std::string& request_id);
+  // The spawn that the process is of. Null: it is over; or the process is of an attempt at it that the last
+  // daemon had begun, whose end is not to be taken for that of the one that is under way.
+  Entry* FindRunning(const ProcRecord& record);
   void Execute(Entry* spawn, const SpawnMachine::Actions& actions);
   void Finish(Entry* spawn);
   SpawnResult ResultOf(const Entry& spawn) const;

@@ -68,6 +68,21 @@ def test_a_pending_call_is_answered_after_the_restart(live: Live) -> None:
     finish(live, client, following)
 
 
+def test_processes_that_a_policy_started_again_go_on(live: Live) -> None:
+    daemon, client, _ = start(live, 1)
+    client.ask("(again, restarted, restarts) = start_restarted(2)", 60)
+    os.kill(client.ask("again.pids()")[1], signal.SIGKILL)
+    assert client.ask("restarts.get(timeout=60).incarnation", 60) == 2
+    pids = client.ask("again.pids()")
+    kill(daemon)
+    following = live.daemon()
+    assert client.ask(PING) == [0]
+    assert client.ask("restarted.ping.call().get(timeout=60).values()", 60) == [0, 1]
+    assert client.ask("again.pids()") == pids
+    assert client.ask("failures(1, 0)") == []
+    finish(live, client, following)
+
+
 def test_a_worker_that_died_without_it_is_told_with_its_status(live: Live) -> None:
     daemon, client, pids = start(live)
     client.ask("victims.family.call().get()")

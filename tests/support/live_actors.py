@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import pickle
+import queue
 import select
 import signal
 import subprocess
@@ -18,7 +19,9 @@ from census import SLOWER
 from monarch._actor.process import process
 from monarch.actor import (
     Actor,
+    Backoff,
     BootstrapCommand,
+    Restart,
     current_rank,
     default_bootstrap_cmd,
     endpoint,
@@ -39,6 +42,7 @@ __all__ = [
     "spawn",
     "spawn_call_stop",
     "spawn_with_one_that_waits",
+    "start_restarted",
     "start_victims",
     "this_host",
     "unpickled",
@@ -197,6 +201,14 @@ def start_victims(count: int) -> tuple[Any, Any]:
     victims = procs.spawn("victims", Victim)
     victims.ping.call().get(timeout=30 * SLOWER)
     return procs, victims
+
+
+def start_restarted(count: int) -> tuple[Any, Any, Any]:
+    """Processes that are started again, and a queue with an event for each time that they were."""
+    restarts: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    policy = Restart.one_for_one(backoff=Backoff(first_s=0, jitter=0), on_restart=restarts.put)
+    procs = this_host().spawn_procs({"gpus": count}, restart=policy)
+    return procs, procs.spawn("restarted", Victim), restarts
 
 
 def spawn_call_stop(count: int) -> list[int]:

@@ -25,7 +25,11 @@ _JOIN_S = 0.2
 
 def main() -> None:
     """Joins the session, then serves until told to stop; the process ends with status 0."""
-    runtime = _runtime.Runtime.start_worker()
+    try:
+        runtime = _runtime.Runtime.start_worker()
+    except _runtime.StatusError as error:
+        # Its daemon has ended meanwhile, as a rule: a line for people, of which nobody has to read this code.
+        sys.exit(f"monarch: this process does not start: {error}")
     boot: Any = _runtime.decode_value(runtime.boot)
     _report_crashes()
     _apply(boot)
