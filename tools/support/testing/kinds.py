@@ -68,7 +68,7 @@ def _tsan(options: Options) -> Tally:
     # What is started and stopped with calls in flight has races, if anything has.
     rounds = 10_000 if options.full else 500
     flags = ["--config=tsan", f"--test_env=MONARCH_ROUNDS={rounds}"]
-    flags += ["--test_timeout=-1,-1,7200,-1"] if options.full else []
+    flags += ["--test_timeout=300,900,7200,7200"] if options.full else []
     return bazel.test(flags, EVERYTHING, options.disabled, ["-fuzz", "-sim", "-no_tsan"])
 
 
