@@ -13,9 +13,13 @@ def events_of(text: str) -> list[dict[str, Any]]:
     return [json.loads(line)["event"] for line in text.splitlines()]
 
 
+def events(live: Live, *arguments: str) -> str:
+    return live.ctl("events", "--address", live.private_address(), *arguments).stdout
+
+
 def follow(live: Live, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [str(BIN / "monarchctl"), "events", "--follow", *arguments],
+        [str(BIN / "monarchctl"), "events", "--follow", "--address", live.private_address(), *arguments],
         env=live.environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -27,13 +31,13 @@ def test_events_kept_and_to_come(live: Live) -> None:
     client = live.client()
     client.start_victims(2)
     pids = client.ask("procs.pids()")
-    ready = [e for e in events_of(live.ctl("events", "--json").stdout) if e["what"] == "proc_ready"]
+    ready = [e for e in events_of(events(live, "--json")) if e["what"] == "proc_ready"]
     assert len(ready) >= 2
 
     follower = follow(live, "--json")
     assert follower.stdout
     try:
-        assert json.loads(follower.stdout.readline())["event"] == events_of(live.ctl("events", "--json").stdout)[0]
+        assert json.loads(follower.stdout.readline())["event"] == events_of(events(live, "--json"))[0]
         client.ask(f"__import__('os').kill({pids[1]}, 9)")
         for line in follower.stdout:
             event = json.loads(line)["event"]
@@ -52,9 +56,10 @@ def test_events_kept_and_to_come(live: Live) -> None:
 def test_what_is_too_old_is_left_out(live: Live) -> None:
     client = live.client()
     client.start_victims(1)
-    assert "proc_ready" in live.ctl("events", "--since", "1h").stdout
-    assert live.ctl("events", "--since", "0s").stdout == ""
+    assert "proc_ready" in events(live, "--since", "1h")
+    assert events(live, "--since", "0s") == ""
+    address = live.private_address()
     assert client.finish() == 0
-    done = live.ctl("events", check=False)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "no daemon is running" in done.stderr
+    done = live.ctl("events", "--address", address, check=False)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "not reachable" in done.stderr

@@ -269,6 +269,11 @@ class Live:
         os.mkfifo(path)
         return path
 
+    def private_address(self) -> str:
+        """Of the one daemon that there is, a client's own; others of this user are none of a test's business."""
+        (name,) = self.run_dirs()
+        return f"unix:{self.folder / 'monarch' / name}"
+
     def run_dirs(self) -> list[str]:
         parent = self.folder / "monarch"
         return sorted(path.name for path in parent.iterdir() if path.is_dir()) if parent.exists() else []
