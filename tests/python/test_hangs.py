@@ -313,6 +313,27 @@ def test_a_hook_that_raises_is_printed_and_called_again(
     assert failures.seen == []
 
 
+def test_a_hook_that_raises_is_called_again_where_nobody_can_be_told(
+    spawn_procs: Callable[..., Any], gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import monarch.actor
+
+    told: queue.Queue[Hang] = queue.Queue()
+
+    def hook(hang: Hang) -> None:
+        told.put(hang)
+        raise RuntimeError("from the hook")
+
+    monkeypatch.setattr(monarch.actor, "hang_hook", hook)
+    workers = spawn_procs().spawn("workers", Worker, hung_after_s=HUNG_S)
+    monkeypatch.setattr(sys, "stderr", None)
+    pending = workers.wait_at.call_one(gate.path)
+    assert not told.get(timeout=EVENT_S).recovered
+    gate.let_pass()
+    assert pending.get(timeout=EVENT_S) == "passed"
+    assert told.get(timeout=EVENT_S).recovered
+
+
 def test_a_threshold_is_checked_at_the_spawn(spawn_procs: Callable[..., Any]) -> None:
     procs = spawn_procs()
     for wrong in (-1, 0.01, float("nan")):

@@ -13,6 +13,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from monarch._actor.failure import MeshFailure
+from monarch._actor.stderr import say
 
 if TYPE_CHECKING:
     import asyncio
@@ -62,11 +63,7 @@ def _end_program(failure: MeshFailure) -> None:
 
     now = time.strftime("%Y-%m-%d %H:%M:%S")
     head = f"Unhandled monarch error on the root actor, hostname={socket.gethostname()}, PID={os.getpid()} at time {now}:"
-    try:
-        sys.stderr.write(f"{head}\n{failure.report()}\n")
-        sys.stderr.flush()
-    except (AttributeError, OSError, ValueError):
-        pass  # Without a stderr nobody can be told; the program ends all the same.
+    say(f"{head}\n{failure.report()}\n")
     handler = signal.getsignal(signal.SIGINT)
     main = threading.main_thread()
     if handler in (signal.SIG_IGN, signal.SIG_DFL, None) or main.ident is None or not main.is_alive():

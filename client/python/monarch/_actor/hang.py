@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from monarch._actor.context import current
 from monarch._actor.failure import FailureEvent
+from monarch._actor.stderr import say
 from monarch._config.layers import layers
 
 if TYPE_CHECKING:
@@ -90,4 +91,4 @@ class HangNews:
             try:
                 hook(hang)
             except Exception:
-                sys.stderr.write(f"hang_hook raised:\n{traceback.format_exc()}")
+                say(f"hang_hook raised:\n{traceback.format_exc()}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import queue
 import random
-import sys
 import threading
 import time
 import traceback
@@ -16,6 +15,7 @@ from monarch._actor.context import Context, current
 from monarch._actor.failure import RESTARTS_GIVEN_UP, FailureEvent
 from monarch._actor.members import Change, Members
 from monarch._actor.restart_policy import Restart, RestartEvent, RestartMachine
+from monarch._actor.stderr import say
 from monarch._actor.turns import Turns
 
 if TYPE_CHECKING:
@@ -214,4 +214,4 @@ class Restarter:
             try:
                 on_restart(event)
             except Exception:
-                sys.stderr.write(f"on_restart of mesh {event.mesh} raised:\n{traceback.format_exc()}")
+                say(f"on_restart of mesh {event.mesh} raised:\n{traceback.format_exc()}")
