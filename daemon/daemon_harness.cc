@@ -200,6 +200,14 @@ grpc::Status DaemonHarness::Stop(const v1::SpawnProcsResponse& procs, uint32_t g
   return v1::ProcessService::NewStub(Control())->StopProcs(&context, request, response);
 }
 
+v1::GetStatusResponse DaemonHarness::Status() {
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(WallTime() + absl::Milliseconds(kPatienceMs)));
+  v1::GetStatusResponse response;
+  MONARCH_CHECK(v1::AdminService::NewStub(Control())->GetStatus(&context, {}, &response).ok());
+  return response;
+}
+
 v1::GetTreeResponse DaemonHarness::Tree() {
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(WallTime() + absl::Milliseconds(kPatienceMs)));

@@ -69,6 +69,7 @@ class DaemonHarness {
   grpc::Status Spawn(const v1::SpawnProcsRequest& request, v1::SpawnProcsResponse* response);
   grpc::Status Stop(const v1::SpawnProcsResponse& procs, uint32_t grace_ms, v1::StopProcsResponse* response);
   v1::GetTreeResponse Tree();
+  v1::GetStatusResponse Status();
   Doorbell& doorbell() { return *doorbell_; }
 
   std::unique_ptr<TestProcess> client;

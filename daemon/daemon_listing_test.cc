@@ -1,6 +1,9 @@
 // What the real daemon lists for monarchctl.
 #include <catch2/catch.hpp>
+#include <map>
+#include <string>
 
+#include "base/limits.h"
 #include "daemon/daemon_harness.h"
 #include "message/mesh_restarts.h"
 
@@ -60,6 +63,28 @@ TEST_CASE("TheListingSaysWhatBecameOfAMeshWithARestartPolicy") {
   CHECK(shown.incarnation() == 2);
   CHECK(shown.restarts() == 1);
   CHECK(shown.cause().code() == 3);
+}
+
+TEST_CASE("LimitsAreListedBesideTheirUse") {
+  DaemonHarness harness;
+  REQUIRE(harness.Hello());
+  v1::SpawnProcsResponse spawned;
+  REQUIRE(harness.Spawn(harness.SpawnOf("1", {"ready", "ready"}), &spawned).ok());
+  harness.Send(ControlType::kActorUp, 0, {{"actor", 7}, {"rank", 0}});
+  harness.Send(ControlType::kConnect, 3, {{"peer", ToValue(harness.self)}});
+  REQUIRE(harness.AwaitAnswer(3).type == ControlType::kRefused);
+  std::map<std::string, v1::LimitUse> limits;
+  const v1::GetStatusResponse status = harness.Status();
+  for (const v1::LimitUse& limit : status.limits()) limits[limit.name()] = limit;
+  CHECK(limits.size() == LimitTable(Limits()).size() + 1);
+  CHECK(limits["procs_per_host_max"].used() == 2);
+  CHECK(limits["procs_per_session_max"].used() == 2);
+  CHECK(limits["sessions_per_host_max"].used() == 1);
+  CHECK(limits["actors_per_proc_max"].used() == 1);
+  CHECK(limits["open_files"].used() > 5);
+  CHECK(limits["open_files"].used() < limits["open_files"].value());
+  // Known to processes alone.
+  CHECK_FALSE(limits["mailbox_bytes_max"].has_used());
 }
 
 }  // namespace

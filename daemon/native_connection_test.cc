@@ -66,7 +66,7 @@ TEST_CASE("EndOfThePeerComesAfterWhatItSent") {
 
 TEST_CASE("FramesToASlowReceiverAreBoundedAndKeepTheirOrder") {
   NativeConnection::Limits limits;
-  limits.frame_bytes_max = 64 * 1024;
+  limits.frame_bytes_max = 64 * 1024;  // relay_proc_queue_bytes_max, relay_queue_bytes_max
   Fixture f(limits);
   int accepted = 0;
   absl::Status status;
@@ -124,7 +124,7 @@ TEST_CASE("TooManyFdsUnderWayDelayAReceiverAndDoNotCutItOff") {
 
 TEST_CASE("PeerThatDoesNotReadNoticesIsCutOff") {
   NativeConnection::Limits limits;
-  limits.control_bytes_max = 4096;
+  limits.control_bytes_max = 4096;  // control_queue_bytes_max
   Fixture f(limits);
   // Far more than a socket's buffer takes.
   for (int i = 0; i < 5000; ++i)

@@ -67,7 +67,7 @@ TEST_CASE("UndeliveredCarriesTheHeaderAsSent") {
 ProcAddress P(uint64_t proc) { return ProcAddress{HostId(Id128{1, 2}), proc, 1}; }
 
 TEST_CASE("PausesEachSenderOnceAndResumesItWhenHalfIsLeft") {
-  RelayPauses pauses(1000);
+  RelayPauses pauses(1000);  // relay_pause_bytes
   CHECK_FALSE(pauses.OnFrame(P(7), P(1), 1000));
   CHECK(pauses.OnFrame(P(7), P(1), 1001));
   CHECK_FALSE(pauses.OnFrame(P(7), P(1), 1500));  // told already

@@ -44,14 +44,17 @@ void RemoveWorkerLogs(const std::string& dir) {
   std::set<std::string> logs;
   std::vector<std::string> going_on;
   for (const auto& entry : std::filesystem::directory_iterator(dir, error)) {
-    const std::string name = entry.path().filename();
+    std::string name = entry.path().filename();
+    if (absl::EndsWith(name, ".log.1")) name.resize(name.size() - 2);
     if (absl::StartsWith(name, "workers-") && absl::EndsWith(name, ".log")) logs.insert(name);
     absl::string_view session = name;
     if (absl::ConsumePrefix(&session, "session-") && absl::ConsumeSuffix(&session, ".state"))
       going_on.push_back(WorkerLogName(session));
   }
   for (const std::string& name : going_on) logs.erase(name);
-  for (const std::string& name : logs) unlink(absl::StrCat(dir, "/", name).c_str());
+  for (const std::string& name : logs) {
+    for (const char* half : {"", ".1"}) unlink(absl::StrCat(dir, "/", name, half).c_str());
+  }
 }
 
 // Who looks whether a daemon lives holds the lock shared, for a moment: then a shared one can be had, beside

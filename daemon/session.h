@@ -79,8 +79,8 @@ class Session : public NativeConnection::Handler,
   pid_t client_pid() const { return client_.pid; }
   const std::string& name() const { return client_.name; }
   absl::Duration started() const { return started_; }
-  // Of its workers' output; there once it has spawned.
-  std::string log_path() const;
+  std::string log_path() const;                        // of its workers' output; there once it has spawned
+  size_t host_count() const { return hosts_.size(); }  // others that it is on
   pid_t launcher_pid() const { return launcher_ ? launcher_->pid() : 0; }
   const ProcTable& procs() const { return procs_; }
   std::vector<ProcDescription> RemoteProcs() const;

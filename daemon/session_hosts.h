@@ -68,6 +68,7 @@ class SessionHosts : public PeerLink::Events {
 
   // Of a guest; zero: lost.
   HostId home() const { return hosts_.empty() ? HostId() : hosts_.begin()->first; }
+  size_t size() const { return hosts_.size(); }
   // Whether there is a way to that host.
   bool Reaches(const HostId& host) const { return Route(host) != nullptr; }
   void Connect(const ProcAddress& asker, const ProcAddress& proc);

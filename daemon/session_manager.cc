@@ -227,6 +227,7 @@ void SessionManager::KeepLog(std::string path) {
   logs_.push_back(std::move(path));
   if (logs_.size() <= kLogsMax) return;
   unlink(logs_.front().c_str());
+  unlink(absl::StrCat(logs_.front(), ".1").c_str());
   logs_.pop_front();
 }
 

@@ -99,7 +99,7 @@ TEST_CASE("SequencerRefusesSequenceZero") {
 }
 
 TEST_CASE("SequencerHoldsNoMoreThanItsLimit") {
-  Harness h({.held_frames_max = 2, .pairs_max = 10});
+  Harness h({.held_frames_max = 2, .pairs_max = 10});  // reorder_frames_max
   CHECK(h.Accept(FrameOf(3, 1)).ok());
   CHECK(h.Accept(FrameOf(3, 2)).ok());
   CHECK(h.Accept(FrameOf(4, 1)).code() == absl::StatusCode::kResourceExhausted);

@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/errno_status.h"
-#include "base/status_macros.h"
+#include "base/log.h"
 
 namespace monarch {
 namespace {
@@ -52,34 +52,59 @@ class LogFileTarget final : public OutputTarget {
   size_t chunk_bytes_max() const override { return kLogChunkBytesMax; }
   bool WaitForRoom(int) override { return true; }
   absl::Status Write(std::string_view chunk, size_t* written) override {
-    if (!fd_.valid()) MONARCH_RETURN_IF_ERROR(Open());
-    if (bytes_ > 0 && bytes_ + chunk.size() > half_) MONARCH_RETURN_IF_ERROR(Rotate());
-    MONARCH_RETURN_IF_ERROR(WriteSome(fd_.get(), chunk, "write worker log", written));
-    bytes_ += *written;
+    int error = 0;
+    *written = WriteOrSay(chunk, &error);
+    if (error == 0) return absl::OkStatus();
+    if (!IsFull(error)) return ErrnoStatus(absl::StrCat("write worker log ", path_), error);
+    // It may have room again when more comes.
+    if (missing_ == 0) {
+      LogWarning("launcher", "no room for the worker log, output is left out")
+          .With("path", path_)
+          .With("error", ErrnoStatus("write", error).ToString());
+    }
+    missing_ += chunk.size() - *written;
+    *written = chunk.size();
     return absl::OkStatus();
   }
 
  private:
-  absl::Status Open() {
+  static bool IsFull(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
+
+  // How much of the chunk was written; `error`: errno of what failed.
+  size_t WriteOrSay(std::string_view chunk, int* error) {
+    if (!fd_.valid() && (*error = Open()) != 0) return 0;
+    if (bytes_ > 0 && bytes_ + chunk.size() > half_ && (*error = Rotate()) != 0) return 0;
+    if (missing_ > 0) {
+      const std::string notice = absl::StrCat(in_line_ ? "\n" : "", "[monarch: ", missing_,
+                                              " bytes of output are missing here: there was no room]\n");
+      if (Append(notice, error) != notice.size()) return 0;
+      missing_ = 0;
+    }
+    return Append(chunk, error);
+  }
+  size_t Append(std::string_view text, int* error) {
+    const ssize_t got = write(fd_.get(), text.data(), text.size());
+    if (got < 0) *error = errno == EINTR ? 0 : errno;
+    const size_t written = got < 0 ? 0 : static_cast<size_t>(got);
+    bytes_ += written;
+    if (written > 0) in_line_ = text[written - 1] != '\n';
+    return written;
+  }
+  int Open() {
     fd_.reset(open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600));
     struct stat info {};
-    if (!fd_.valid() || fstat(fd_.get(), &info) != 0) {
-      return ErrnoStatus(absl::StrCat("open worker log ", path_), errno);
-    }
+    if (!fd_.valid() || fstat(fd_.get(), &info) != 0) return errno;
     bytes_ = static_cast<size_t>(info.st_size);
-    return absl::OkStatus();
+    return 0;
   }
-  absl::Status Rotate() {
-    if (rename(path_.c_str(), absl::StrCat(path_, ".1").c_str()) != 0) {
-      return ErrnoStatus(absl::StrCat("rotate worker log ", path_), errno);
-    }
-    return Open();
-  }
+  int Rotate() { return rename(path_.c_str(), absl::StrCat(path_, ".1").c_str()) != 0 ? errno : Open(); }
 
   const std::string path_;
   const size_t half_;
   ScopedFd fd_;
   size_t bytes_ = 0;
+  size_t missing_ = 0;  // since the last that was written
+  bool in_line_ = false;
 };
 
 }  // namespace

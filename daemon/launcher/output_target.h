@@ -27,6 +27,7 @@ class OutputTarget {
 std::unique_ptr<OutputTarget> MakeFdTarget(ScopedFd fd);
 
 // A log file, opened at the first write. At half of `bytes_max` it becomes <path>.1 and a new one begins.
+// What a full disk has no room for is left out, and the log says how much, once there is room again.
 std::unique_ptr<OutputTarget> MakeLogFileTarget(std::string path, size_t bytes_max);
 
 }  // namespace monarch

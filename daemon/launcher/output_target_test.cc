@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -49,6 +50,47 @@ TEST_CASE("RotatesALogAtHalfOfItsLimit") {
   CHECK(ReadAll(dir.path + "/log") == "3\n");
   WriteAll(*log, "444444444\n");
   CHECK(ReadAll(dir.path + "/log.1") == "3\n");
+}
+
+// As on a full disk, in this process. Threading: confined to its caller, whose SIGXFSZ it blocks.
+class NoMoreThan {
+ public:
+  explicit NoMoreThan(rlim_t file_bytes) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    sigset_t signal;
+    sigemptyset(&signal);
+    sigaddset(&signal, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &signal, nullptr);
+    const rlimit limit{file_bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~NoMoreThan() { setrlimit(RLIMIT_FSIZE, &before_); }
+
+ private:
+  rlimit before_ = {};
+};
+
+TEST_CASE("AFullDiskCostsOutputAndNotTheLog") {
+  const TempDir dir;
+  const std::string line(999, 'x');
+  {
+    const NoMoreThan full(1500);
+    size_t written = 0;
+    const auto target = MakeLogFileTarget(dir.path + "/log", 1 << 20);
+    for (int i = 0; i < 3; ++i) {
+      std::string rest = line + "\n";
+      while (!rest.empty()) {
+        REQUIRE(target->Write(rest, &written).ok());
+        rest.erase(0, written);
+      }
+    }
+    CHECK(ReadAll(dir.path + "/log") == line + "\n" + line.substr(0, 500));
+    const rlimit enough{RLIM_INFINITY, RLIM_INFINITY};
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &enough) == 0);
+    REQUIRE(target->Write("again\n", &written).ok());
+  }
+  CHECK(ReadAll(dir.path + "/log")
+            .ends_with("x\n[monarch: 1500 bytes of output are missing here: there was no room]\nagain\n"));
 }
 
 TEST_CASE("AppendsToALogThatIsThere") {

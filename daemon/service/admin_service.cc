@@ -2,8 +2,12 @@
 
 #include <unistd.h>
 
+#include <map>
+#include <string>
+
 #include "base/version.h"
 #include "daemon/service/failure_keeper.h"
+#include "daemon/service/limit_uses.h"
 #include "daemon/service/process_conversion.h"
 #include "daemon/service/unary_answer.h"
 #include "daemon/session_activities.h"
@@ -16,10 +20,8 @@ namespace {
 
 void FillStatus(const DaemonContext& context, const SessionManager& sessions, v1::GetStatusResponse* out) {
   uint64_t actors = 0;
-  uint64_t procs_of_largest = 0;
   for (const auto& [id, session] : sessions.sessions()) {
     actors += session->actors().size();
-    procs_of_largest = std::max<uint64_t>(procs_of_largest, session->procs().workers());
   }
   out->set_host(ToProtoBytes(context.host));
   out->set_host_name(context.host_name);
@@ -30,14 +32,20 @@ void FillStatus(const DaemonContext& context, const SessionManager& sessions, v1
   out->set_sessions(static_cast<uint32_t>(sessions.sessions().size()));
   out->set_procs(static_cast<uint32_t>(context.workers));
   out->set_actors(static_cast<uint32_t>(actors));
+  const std::map<std::string, uint64_t> uses = LimitUses(context, sessions);
   for (const LimitEntry& entry : LimitTable(context.limits)) {
     v1::LimitUse* limit = out->add_limits();
     limit->set_name(std::string(entry.name));
+    limit->set_what(std::string(entry.what));
     limit->set_value(static_cast<uint64_t>(entry.value));
-    if (entry.name == "procs_per_host_max") limit->set_used(static_cast<uint64_t>(context.workers));
-    if (entry.name == "procs_per_session_max") limit->set_used(procs_of_largest);
-    if (entry.name == "sessions_per_host_max") limit->set_used(sessions.sessions().size());
+    if (const auto used = uses.find(limit->name()); used != uses.end()) limit->set_used(used->second);
   }
+  const OpenFiles files = CountOpenFiles();
+  v1::LimitUse* limit = out->add_limits();
+  limit->set_name("open_files");
+  limit->set_what("open files of this daemon (ulimit -n)");
+  limit->set_value(files.most);
+  limit->set_used(files.used);
 }
 
 void FillRestarts(const MeshRestarts& restarts, v1::MeshRestarts* out) {

@@ -42,6 +42,7 @@ Parsed ParseCommandLine(int argc, const char* const* argv) {
   };
   add("status", "The daemons: version, age, what each holds, limits that are nearly reached",
       Command::kStatus);
+  add("doctor", "Each limit beside its use now, and what is nearly full", Command::kDoctor);
   add("ps", "The processes of all sessions", Command::kPs);
   add("tree", "Sessions, their processes, and their actors below their owners", Command::kTree);
   add("why", "Why something failed: its causes, and the last words of the process", Command::kWhy)

@@ -7,7 +7,7 @@
 
 namespace monarch::ctl {
 
-enum class Command { kStatus, kPs, kTree, kWhy, kEvents, kStack };
+enum class Command { kStatus, kDoctor, kPs, kTree, kWhy, kEvents, kStack };
 
 struct CommandLine {
   Command command = Command::kStatus;

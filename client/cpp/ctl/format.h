@@ -12,6 +12,8 @@ namespace monarch::ctl {
 // From what daemons said to what people read. Pure: the same input gives the same text. One file for each
 // command.
 std::string FormatStatus(const std::vector<Snapshot>& snapshots);
+// Each limit beside its use.
+std::string FormatDoctor(const std::vector<Snapshot>& snapshots);
 std::string FormatPs(const std::vector<Snapshot>& snapshots);
 std::string FormatTree(const std::vector<Snapshot>& snapshots);
 

@@ -90,6 +90,19 @@ TEST_CASE("FormatPs.OfAProcessShowsWhatIsHungBeforeWhatIsOlder") {
   CHECK(text.find("log 200ms") != std::string::npos);  // of the client
 }
 
+TEST_CASE("FormatDoctor.ShowsEachLimitBesideItsUse") {
+  const std::string status = R"(
+    host_name: "n" pid: 7
+    limits { name: "sessions_max" what: "sessions" value: 100 used: 7 }
+    limits { name: "send_wait_ms" what: "a wait" value: 30000 }
+  )";
+  CHECK(FormatDoctor({Answered("/d", status, "")}) ==
+        "n  (system daemon, pid 7, unix:/d)\n"
+        "LIMIT         VALUE  USED      WHAT\n"
+        "sessions_max  100    7     7%  sessions\n"
+        "send_wait_ms  30000  -     -   a wait\n");
+}
+
 TEST_CASE("FormatTree.SaysWhichActorsAreHung") {
   const std::string tree = R"(sessions {
     name: "x" client { proc: 1 }

@@ -22,6 +22,7 @@ namespace {
 JsonPart PartFor(Command command) {
   switch (command) {
     case Command::kStatus:
+    case Command::kDoctor:
     case Command::kEvents:
       return JsonPart::kNone;
     case Command::kPs:
@@ -39,6 +40,8 @@ std::string Format(const CommandLine& line, const std::vector<Snapshot>& snapsho
   switch (line.command) {
     case Command::kStatus:
       return FormatStatus(snapshots);
+    case Command::kDoctor:
+      return FormatDoctor(snapshots);
     case Command::kPs:
       return FormatPs(snapshots);
     case Command::kTree:

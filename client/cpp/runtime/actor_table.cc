@@ -82,12 +82,21 @@ std::optional<ActorTable::Actor> ActorTable::End(uint64_t id, const FailureEvent
   auto node = actors_.extract(id);
   if (node.empty()) return std::nullopt;
   any_failed_ |= !event.is_stop();
+  Remember(id, event);
+  return std::move(node.mapped());
+}
+
+void ActorTable::Remember(uint64_t id, const FailureEvent& event) {
   if (ended_.emplace(id, event).second) ended_order_.push_back(id);
   if (ended_order_.size() > kEndedMax) {
     ended_.erase(ended_order_.front());
     ended_order_.pop_front();
   }
-  return std::move(node.mapped());
+}
+
+void ActorTable::Refuse(uint64_t id, const FailureEvent& event) {
+  MutexLock lock(mu_);
+  if (!actors_.contains(id)) Remember(id, event);
 }
 
 void ActorTable::Orphan(uint64_t id, const FailureEvent& event) {

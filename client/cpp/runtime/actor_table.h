@@ -54,6 +54,8 @@ class ActorTable {
   std::optional<Runtime::ActorInfo> SetRestarts(uint64_t id, const MeshRestarts& restarts);
   // Takes the actor out and remembers how it ended.
   std::optional<Actor> End(uint64_t id, const FailureEvent& event);
+  // It was not made, and why; for those who call it all the same. Nothing if there is such an actor.
+  void Refuse(uint64_t id, const FailureEvent& event);
   // Its owner is gone: it still lives, and answers no call any more, with `event` as the reason.
   void Orphan(uint64_t id, const FailureEvent& event);
   // How an actor ended, or was orphaned; none if that is not known.
@@ -64,6 +66,8 @@ class ActorTable {
   bool AnyFailed() const;
 
  private:
+  void Remember(uint64_t id, const FailureEvent& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   const std::weak_ptr<Waker> waker_;
   const Bounds bounds_;
   const Resume resume_;

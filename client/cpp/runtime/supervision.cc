@@ -298,6 +298,7 @@ void RuntimeImpl::CreateActor(Message message) {
     event.host_name = host_name_;
     event.pid = getpid();
     event.unix_ms = UnixMs();
+    actors_.Refuse(event.actor.actor, event);
     SendFailure(header, event);
     return;
   }
