@@ -25,7 +25,7 @@ size_t BytesOf(const FailureEvent& event) {
 }
 
 size_t BytesOf(const EventLog::Entry& entry) {
-  size_t bytes = entry.failure ? BytesOf(*entry.failure) : 0;
+  size_t bytes = entry.reason.size() + (entry.failure ? BytesOf(*entry.failure) : 0);
   if (entry.hang) bytes += sizeof(*entry.hang) + entry.hang->method.size() + entry.hang->wait_channel.size();
   for (const EventLog::LostActor& actor : entry.lost_actors) {
     bytes += sizeof(actor) + actor.mesh.size() + actor.actor_class.size();
@@ -44,6 +44,14 @@ void EventLog::Add(std::string session, std::string what, std::optional<FailureE
   entry.failure = std::move(failure);
   entry.lost_actors = std::move(lost_actors);
   entry.unix_ms = unix_ms;
+  Append(std::move(entry));
+}
+
+void EventLog::AddSessionEnd(std::string session, std::string reason) {
+  Entry entry;
+  entry.session = std::move(session);
+  entry.what = "session_ended";
+  entry.reason = std::move(reason);
   Append(std::move(entry));
 }
 

@@ -33,6 +33,7 @@ class EventLog {
     std::vector<LostActor> lost_actors;  // of "proc_ended", a bounded number of them
     std::optional<Hang> hang;            // of "actor_hung" and "actor_recovered"
     absl::Duration recovered_after;      // of "actor_hung", once that is known
+    std::string reason;                  // of "session_ended"
   };
   struct Batch {
     uint64_t missed = 0;  // dropped since `after`
@@ -46,6 +47,7 @@ class EventLog {
   // Drops the oldest entries when full. `unix_ms`: when that was; 0: now.
   void Add(std::string session, std::string what, std::optional<FailureEvent> failure = std::nullopt,
            std::vector<LostActor> lost_actors = {}, int64_t unix_ms = 0);
+  void AddSessionEnd(std::string session, std::string reason);
   // More is known of the end of the process that `failure` is about: its entry holds that from now on. Who
   // has read the entry is not told. Nothing if there is none.
   void Complete(const std::string& session, const FailureEvent& failure);

@@ -141,11 +141,12 @@ void LauncherLink::SetStopping(const ProcAddress& proc) {
   connection_->Answer(0, ControlType::kStopping, {{"proc", ToValue(proc)}});
 }
 
-void LauncherLink::EndSession(absl::Duration kill_after) {
+void LauncherLink::EndSession(const std::string& reason, absl::Duration kill_after) {
   if (ending_) return;
   ending_ = true;
-  connection_->Answer(next_request_++, ControlType::kEndSession,
-                      {{"kill_after_ms", Value(absl::ToInt64Milliseconds(kill_after))}});
+  connection_->Answer(
+      next_request_++, ControlType::kEndSession,
+      {{"reason", Value(reason)}, {"kill_after_ms", Value(absl::ToInt64Milliseconds(kill_after))}});
   kill_timer_ = loop_->RunAfter(kill_after + kEndSlack, [this] {
     kill_timer_ = 0;
     Kill("it did not end its session in time");

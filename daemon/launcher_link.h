@@ -75,9 +75,9 @@ class LauncherLink : private NativeConnection::Handler {
   void SetStopping(const ProcAddress& proc);
   // Its death board; -1: not known yet.
   int board() const { return board_.get(); }
-  // Stops everything: TERM now, KILL after `kill_after`; then the launcher exits. If it does not, it is
-  // killed.
-  void EndSession(absl::Duration kill_after);
+  // Stops everything: workers are asked, the rest gets TERM now, KILL after `kill_after`; then the launcher
+  // exits. If it does not, it is killed.
+  void EndSession(const std::string& reason, absl::Duration kill_after);
   pid_t pid() const { return process_.pid; }
   // How the launcher ended, for people; once OnLauncherGone was called.
   const std::string& end() const { return end_; }

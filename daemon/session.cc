@@ -88,15 +88,6 @@ Session::Session(DaemonContext* context, Client client, OpenControl open_control
   WatchClient();
 }
 
-void Session::WatchClient() {
-  if (!client_.pidfd.valid()) return End("its client has ended");
-  const absl::Status watched = context_->loop->WatchFd(client_.pidfd.get(), EPOLLIN, [this](uint32_t) {
-    context_->loop->Unwatch(client_.pidfd.get());
-    End("its client has ended");
-  });
-  if (!watched.ok()) End(std::string(watched.message()));
-}
-
 Session::~Session() {
   for (auto& [proc, record] : procs_.all()) {
     if (record.connection) record.connection->Close();
@@ -209,8 +200,7 @@ absl::Status Session::OnControl(ProcRecord& record, const ControlMessage& messag
       return absl::OkStatus();
     case ControlType::kGoodbye:
       if (!record.is_client) break;
-      goodbye_ = message.request;
-      End("its client said goodbye");
+      OnGoodbye(message);
       return absl::OkStatus();
     default:
       break;

@@ -70,8 +70,8 @@ class Session : public NativeConnection::Handler,
                     absl::AnyInvocable<void(absl::Status)> reply);
   // A process of the session is back, on a new connection. Not OK: it has none here, and is to be told so.
   absl::Status Resume(const ControlMessage& hello, pid_t pid, std::shared_ptr<NativeConnection> connection);
-  // Ends everything; idempotent.
-  void End(const std::string& reason);
+  // Ends everything; idempotent. `kill_after`: what its processes have; zero: session_end_kill_ms.
+  void End(const std::string& reason, absl::Duration kill_after = absl::ZeroDuration());
 
   // --- for listings ---
   const SessionId& id() const { return id_; }
@@ -143,7 +143,7 @@ class Session : public NativeConnection::Handler,
   void SpawnHere(SpawnRequest request, Spawner::Reply reply);
   void StopHere(const StopRequest& request, Stopper::Reply reply);
   absl::Status SignalHere(const std::vector<ProcAddress>& procs, int signal);
-  void ListFailed(ActorRecord* actor);
+  void ListFailed(ActorRecord*actor), OnGoodbye(const ControlMessage&message);
   absl::Status OnActorUp(ProcRecord&record, const Value&body), OnActorDown(ProcRecord&, const Value&body);
   void OnHang(const ActorAddress& actor, const Hang& hang, absl::Duration began);
   absl::Status OnFrame(ProcRecord& record, std::string packet);

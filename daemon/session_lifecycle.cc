@@ -1,4 +1,4 @@
-// Session: launches, deaths and the end.
+// Session: launches, deaths and stops.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -26,8 +26,6 @@ namespace {
 constexpr absl::Duration kUnknownCauseWait = absl::Milliseconds(50);
 // A process whose life-line broke is gone for its peers; one that does not end then is made to.
 constexpr absl::Duration kDyingMax = absl::Seconds(2);
-// Hosts that do not say that nothing is left there: each ends its part by itself, for its link is lost.
-constexpr absl::Duration kHostsEndMax = absl::Seconds(4);
 
 std::string_view NameOf(std::string_view entry) { return entry.substr(0, entry.find('=')); }
 
@@ -374,100 +372,6 @@ absl::Status Session::SignalHere(const std::vector<ProcAddress>& procs, int sign
   }
   for (const ProcAddress& address : procs) SendSignal(*procs_.Find(address), signal);
   return absl::OkStatus();
-}
-
-void Session::OnLauncherGone() {
-  const std::shared_ptr<LauncherLink> launcher = std::move(launcher_);
-  LogInfo("daemon", "launcher ended")
-      .With("session", id_.ToHex())
-      .With("pid", launcher->pid())
-      .With("how", launcher->end());
-  context_->sweeper->RemoveKnownChild(launcher->pid());
-  keeper_.Use(nullptr);
-  if (state_ == SessionState::kRunning) RemoveLauncherState(context_->run_dir, id_);
-  // Its own callback runs: it must outlive this call.
-  context_->loop->Post([launcher] {});
-  std::vector<uint64_t> workers;
-  for (const auto& [proc, record] : procs_.all()) {
-    if (!record.is_client) workers.push_back(proc);
-  }
-  // The kernel kills them with their parent; nobody is left to report it.
-  ProcExit exit;
-  exit.signal = SIGKILL;
-  exit.memory_kill.why = absl::StrCat("its launcher (pid ", launcher->pid(), ") ", launcher->end());
-  exit.confirmed = true;
-  sweeping_ = true;
-  for (const uint64_t proc : workers) {
-    if (ProcRecord* record = procs_.Find(proc); record != nullptr && !record->alive()) {
-      const FailureEvent event = *record->death;
-      Bury(proc, event);
-      continue;
-    }
-    OnExited(proc, exit);
-  }
-  context_->sweeper->Sweep(mark_, [this, alive = std::weak_ptr<bool>(alive_)](int killed) {
-    if (!alive.lock()) return;
-    if (killed > 0) LogInfo("daemon", "leftovers killed").With("session", id_.ToHex()).With("count", killed);
-    AfterSweep();
-  });
-}
-
-void Session::AfterSweep() {
-  sweeping_ = false;
-  for (auto& task : std::exchange(after_sweep_, {})) task();
-  if (state_ != SessionState::kEnding) return;
-  ended_here_ = true;
-  MaybeFinishEnd();
-}
-
-void Session::End(const std::string& reason) {
-  if (state_ != SessionState::kRunning) return;
-  state_ = SessionState::kEnding;
-  end_reason_ = reason;
-  LogInfo("daemon", "session ends").With("session", id_.ToHex()).With("reason", reason);
-  for (auto& [proc, record] : procs_.all()) {
-    if (record.alive() && record.stop_reason.empty())
-      record.stop_reason = absl::StrCat("the session ends: ", reason);
-  }
-  spawner_.AbandonAll(reason, context_->loop->Now());
-  if (launcher_) {
-    launcher_->EndSession(absl::Milliseconds(context_->limits.session_end_kill_ms));
-  } else if (!sweeping_) {
-    ended_here_ = true;
-  }
-  hosts_.EndAll(reason);
-  context_->loop->RunAfter(absl::Milliseconds(context_->limits.session_end_kill_ms) + kHostsEndMax,
-                           [this, alive = std::weak_ptr<bool>(alive_)] {
-                             if (alive.lock()) OnHostsEnded();
-                           });
-  MaybeFinishEnd();
-}
-
-void Session::OnHostsEnded() {
-  hosts_ended_ = true;
-  MaybeFinishEnd();
-}
-
-void Session::MaybeFinishEnd() {
-  if (state_ == SessionState::kEnding && ended_here_ && (is_guest_ || hosts_ended_)) FinishEnd();
-}
-
-void Session::FinishEnd() {
-  state_ = SessionState::kGone;
-  // Last: who sees that the file is gone may count on the session's being so.
-  RemoveLauncherState(context_->run_dir, id_);
-  context_->events->Add(id_.ToHex(), "session_ended");
-  LogInfo("daemon", "session ended").With("session", id_.ToHex());
-  hosts_.TellGone();
-  const ProcRecord* client = procs_.Find(client_address_);
-  if (goodbye_ && client != nullptr && client->connection)
-    client->connection->Answer(*goodbye_, ControlType::kOk);
-  context_->loop->Post([this, alive = std::weak_ptr<bool>(alive_)] {
-    if (!alive.lock()) return;
-    // Out of the session first, which ends in this call.
-    absl::AnyInvocable<void(Session*)> gone = std::move(gone_);
-    gone(this);
-  });
 }
 
 void Session::Rearm() {

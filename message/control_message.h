@@ -28,7 +28,7 @@ enum class ControlType : uint16_t {
   kActorDown = 10,
   kProcDead = 11,    // daemon -> process: {peer, event}; at once, cause as far as known
   kProcDetail = 12,  // daemon -> process: the same event with stderr and the confirmed cause
-  kStop = 13,        // daemon -> worker: {reason, grace_ms}: stop the actors, then exit with 0
+  kStop = 13,        // daemon or launcher -> worker: {reason, grace_ms}: stop the actors, then exit with 0
   kReady = 14,       // worker -> daemon: can create actors
   kGoodbye = 15,     // client -> daemon: end my session now; answered by kOk when nothing of it is left
   kUndelivered =
@@ -47,7 +47,7 @@ enum class ControlType : uint16_t {
   kDying = 36,   // life-line fired; cause as read from /proc, unconfirmed
   kExited = 37,  // reaped
   kSignal = 38,
-  kEndSession = 39,   // stop everything: TERM now, KILL after {kill_after_ms}
+  kEndSession = 39,   // stop everything: workers are asked, TERM to the rest, KILL after {kill_after_ms}
   kSessionGone = 40,  // nothing of the session is left on this host; the launcher exits
   kDoorbell = 41,     // fd: doorbell of a process of the session
   kLink = 42,         // two processes have a ring

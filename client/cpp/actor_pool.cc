@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "base/clock.h"
 #include "client/cpp/runtime/crash_handler.h"
 
 namespace monarch {
@@ -84,6 +85,26 @@ void ActorPool::ThreadMain() {
 void ActorPool::Reap(const std::shared_ptr<ActorStrand>& strand) {
   MutexLock lock(mu_);
   strands_.erase(strand->actor_id());
+}
+
+bool ActorPool::StopActors(const std::string& reason, absl::Duration timeout) {
+  const SystemClock clock;
+  const absl::Duration deadline = clock.Now() + timeout;
+  std::vector<CallTarget> actors;
+  {
+    MutexLock lock(mu_);
+    for (const auto& [id, strand] : strands_) actors.push_back({{runtime_->self(), id}, 0});
+  }
+  const auto call = runtime_->OpenCall(kAgentActor, actors.size());
+  const std::string meta = *EncodeValue(Value::Map{{"reason", reason}});
+  absl::Status status =
+      runtime_->Send(kAgentActor, FrameKind::kStopActor, actors, {PayloadKind::kNone, meta, {}}, call.get());
+  for (size_t answers = 0; status.ok() && answers < actors.size();) {
+    status = runtime_->Wait(*call, deadline - clock.Now());
+    if (absl::IsCancelled(status)) status = absl::OkStatus();  // A signal whose handler returned.
+    while (call->TryPop()) ++answers;
+  }
+  return status.ok();
 }
 
 void ActorPool::StopAll(const std::string& reason) {

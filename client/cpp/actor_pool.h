@@ -9,6 +9,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/time/time.h"
 #include "base/mutex.h"
 #include "client/cpp/actor_strand.h"
 #include "client/cpp/runtime/runtime.h"
@@ -24,6 +25,9 @@ class ActorPool {
   ~ActorPool();  // StopAll, then joins
 
   void Add(RuntimeTask create);
+  // Stops every actor behind what was sent to it before; the threads go on. False: some are still at work
+  // when the time is over.
+  bool StopActors(const std::string& reason, absl::Duration timeout);
   // Ends every actor once its current message is done, then the threads. Later Adds are refused by the
   // runtime's end.
   void StopAll(const std::string& reason);

@@ -17,8 +17,10 @@ namespace monarch {
 namespace internal {
 namespace {
 
-// What a client's end waits for: TERM at once, KILL after a second, and a margin.
-constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(3);
+// What a session's processes have to handle what was sent to them and to clean up, at a client's orderly end;
+// and what that is waited for, with a margin.
+constexpr absl::Duration kEndGrace = absl::Seconds(5);
+constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(7);
 
 // A report without the last words of the dead is worth little, but it has to come.
 constexpr absl::Duration kDetailTimeout = absl::Seconds(2);
@@ -113,7 +115,7 @@ void Session::End() {
     watcher_.join();
   }
   // What does not end in time is ended by the daemon, which sees this process's own end.
-  static_cast<void>(runtime_->Goodbye(kGoodbyeTimeout));
+  static_cast<void>(runtime_->Goodbye(kGoodbyeTimeout, kEndGrace));
 }
 
 void Session::TellHangs(Watch& watch) {

@@ -1,4 +1,7 @@
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
 #include <string_view>
 #include <thread>
 
@@ -11,6 +14,24 @@
 #include "monarch/actor.h"
 
 namespace monarch {
+
+namespace {
+
+// Part of a stop's grace that is left for leaving the process after the actors were stopped.
+constexpr double kLeaveShare = 0.1;
+
+// Without the end of C++'s statics, which the actors that do not end may use.
+[[noreturn]] void LeaveAtWork(const RuntimeTask& stop) {
+  if (!stop.session_ends) {
+    LogWarning("worker", "the process leaves while actors are at work")
+        .With("reason", stop.reason)
+        .With("after", absl::FormatDuration(stop.grace));
+  }
+  if (ftrylockfile(stdout) == 0) fflush_unlocked(stdout);
+  _exit(0);
+}
+
+}  // namespace
 
 bool IsWorker(int argc, char** argv) { return argc > 1 && std::string_view(argv[1]) == kWorkerFlag; }
 
@@ -35,6 +56,7 @@ int RunWorker(const ActorTypes& types) {
     if (!task.ok()) return 1;
     if (task->kind == RuntimeTask::Kind::kStopProcess) {
       AwaitCrash();
+      if (!pool.StopActors(task->reason, task->grace * (1 - kLeaveShare))) LeaveAtWork(*task);
       pool.StopAll(task->reason);
       return 0;
     }

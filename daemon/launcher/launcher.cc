@@ -122,12 +122,12 @@ void Launcher::OnDaemonClosed(const absl::Status& reason) {
     absence_timer_ = loop_->RunAfter(absence_max_, [this] {
       absence_timer_ = 0;
       LogInfo("launcher", "no daemon came, session ends");
-      end_.Begin(options_.kill_after);
+      end_.Begin("no monarchd came back", options_.kill_after);
     });
     return;
   }
   LogInfo("launcher", "daemon gone, session ends").With("reason", reason.ToString());
-  end_.Begin(options_.kill_after);
+  end_.Begin("monarchd has ended", options_.kill_after);
 }
 
 absl::Status Launcher::OpenDoor(const LauncherSetup& setup) {
@@ -303,7 +303,8 @@ void Launcher::EndSession(const ControlMessage& message) {
   const absl::StatusOr<int64_t> ms = message.body["kill_after_ms"].AsInt();
   if (!ms.ok()) return Answer(message.request, ms.status());
   if (message.request != 0) end_requests_.push_back(message.request);
-  end_.Begin(absl::Milliseconds(std::clamp<int64_t>(*ms, 0, kKillAfterMsMax)));
+  end_.Begin(message.body["reason"].AsString().value_or("monarchd ends it"),
+             absl::Milliseconds(std::clamp<int64_t>(*ms, 0, kKillAfterMsMax)));
 }
 
 absl::Status Launcher::TakeDoorbell(const Value& body, std::vector<ScopedFd> fds) {
@@ -331,7 +332,7 @@ void Launcher::OnClientDead() {
   client_.reset();
   output_->CloseClient();
   LogInfo("launcher", "client gone, session ends").With("session", session_->ToHex());
-  end_.Begin(options_.kill_after);
+  end_.Begin("its client has ended", options_.kill_after);
 }
 
 void Launcher::OnSignalFd() {
@@ -339,7 +340,7 @@ void Launcher::OnSignalFd() {
   while (read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
     if (info.ssi_signo == SIGTERM) {
       LogInfo("launcher", "terminated, session ends").With("by", info.ssi_pid);
-      end_.Begin(options_.kill_after);
+      end_.Begin("its launcher was told to end", options_.kill_after);
     } else if (!reap_armed_) {
       reap_armed_ = true;
       loop_->RunAfter(kOrphanReapDelay, [this] {
@@ -389,9 +390,13 @@ void Launcher::OnReaped(Worker& worker, bool ran) {
   cgroup_.RemoveLeaf(worker.proc());
 }
 
-void Launcher::TerminateWorkers() {
+std::vector<pid_t> Launcher::AskWorkers(const std::string& reason, absl::Duration grace) {
   obituaries_->SetAllStopping();
-  for (const auto& [key, worker] : workers_) worker->Terminate();
+  std::vector<pid_t> asked;
+  for (const auto& [key, worker] : workers_) {
+    if (worker->AskToLeave(reason, grace)) asked.push_back(worker->pid());
+  }
+  return asked;
 }
 
 std::vector<pid_t> Launcher::UnreapedWorkers() const {

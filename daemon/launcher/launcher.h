@@ -90,7 +90,7 @@ class Launcher : private Worker::Events, private SessionEnd::Host, private Worke
   void OnReaped(Worker& worker, bool ran) override;
 
   // SessionEnd::Host
-  void TerminateWorkers() override;
+  std::vector<pid_t> AskWorkers(const std::string& reason, absl::Duration grace) override;
   std::vector<pid_t> UnreapedWorkers() const override;  // WorkerRemains::Host's too
   void OnSessionGone() override;
 

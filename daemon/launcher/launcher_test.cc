@@ -16,8 +16,9 @@
 namespace monarch {
 namespace {
 
-// A script that leaves a grandchild in a session of its own, says its pid, and waits.
-constexpr char kLeavesGrandchild[] = "setsid sh -c 'echo grandchild $$ >&2; exec sleep 600' & sleep 600";
+// A script that leaves a grandchild in a session of its own that is deaf to TERM, says its pid, and waits.
+constexpr char kLeavesGrandchild[] =
+    "setsid sh -c 'trap \"\" TERM; echo grandchild $$ >&2; exec sleep 600' & sleep 600";
 
 pid_t NumberBehind(const std::string& text, const std::string& word) {
   const size_t at = text.find(word);
@@ -204,6 +205,21 @@ TEST_CASE("EndsASessionWithEverythingInIt") {
   CHECK(grandchild_watch.Ended());
   CHECK(f.WaitLauncher() == ExitStatus{});
   CHECK(f.OutEnds());
+}
+
+TEST_CASE("AsksWorkersToLeaveWhoeverEndsTheSession") {
+  LauncherFixture f;
+  f.LaunchOk(f.Helper("polite"));
+  f.ReadOut("ready");
+  SECTION("the daemon") {
+    f.Send(ControlType::kEndSession, 9, Value::Map{{"kill_after_ms", 5000}, {"reason", "enough"}});
+    f.ReadOut("asked: enough, 5000 ms\n");
+  }
+  SECTION("a signal to the launcher") { f.SignalLauncher(SIGTERM); }
+  SECTION("the client's death") { f.KillClient(); }
+  // By itself: with status 0.
+  CHECK(f.AwaitExit().status == ExitStatus{});
+  f.Await(ControlType::kSessionGone);
 }
 
 TEST_CASE("KillsWhatIsDeafToTerm") {

@@ -105,10 +105,14 @@ std::vector<pid_t> MarkedProcesses(const std::string& mark, const std::vector<Pr
   return result;
 }
 
-bool KillPinned(pid_t pid, const std::function<bool(pid_t)>& still_wanted) {
+bool SignalPinned(pid_t pid, int signal, const std::function<bool(pid_t)>& still_wanted) {
   const absl::StatusOr<ScopedFd> pidfd = OpenPidfd(pid);
   if (!pidfd.ok() || !still_wanted(pid)) return false;
-  return syscall(SYS_pidfd_send_signal, pidfd->get(), SIGKILL, nullptr, 0) == 0;
+  return syscall(SYS_pidfd_send_signal, pidfd->get(), signal, nullptr, 0) == 0;
+}
+
+bool KillPinned(pid_t pid, const std::function<bool(pid_t)>& still_wanted) {
+  return SignalPinned(pid, SIGKILL, still_wanted);
 }
 
 }  // namespace monarch

@@ -44,8 +44,10 @@ bool CarriesMark(pid_t pid, const std::string& mark);
 // All processes but this one that do.
 std::vector<pid_t> MarkedProcesses(const std::string& mark, const std::vector<ProcessStat>& processes);
 
-// SIGKILL to `pid`, if `still_wanted` holds for it once a pidfd has pinned it, so that a number that was
+// The signal to `pid`, if `still_wanted` holds for it once a pidfd has pinned it, so that a number that was
 // given to another process meanwhile hits nobody.
+bool SignalPinned(pid_t pid, int signal, const std::function<bool(pid_t)>& still_wanted);
+// SIGKILL.
 bool KillPinned(pid_t pid, const std::function<bool(pid_t)>& still_wanted);
 
 }  // namespace monarch

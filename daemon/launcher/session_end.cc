@@ -12,6 +12,20 @@
 #include "daemon/launcher/leftovers.h"
 
 namespace monarch {
+namespace {
+
+// Whether a descendant of this process, as listed, is one still.
+std::function<bool(pid_t)> StillBelow(pid_t pid, const std::vector<ProcessStat>& processes) {
+  const auto seen = std::find_if(processes.begin(), processes.end(),
+                                 [pid](const ProcessStat& process) { return process.pid == pid; });
+  return [parent = seen->parent](pid_t p) {
+    const std::optional<ProcessStat> now = ReadProcessStat(p);
+    // Its parent is as listed, or has ended meanwhile and left it to this sub-reaper.
+    return now && (now->parent == parent || now->parent == getpid());
+  };
+}
+
+}  // namespace
 
 size_t ReapOrphans(const std::vector<pid_t>& workers) {
   const std::unordered_set<pid_t> known(workers.begin(), workers.end());
@@ -32,9 +46,17 @@ SessionEnd::~SessionEnd() {
   if (timer_) loop_->Cancel(*timer_);
 }
 
-void SessionEnd::Begin(absl::Duration kill_after) {
-  if (ladder_.Begin(loop_->Now(), kill_after)) host_->TerminateWorkers();
+void SessionEnd::Begin(const std::string& reason, absl::Duration kill_after) {
+  if (ladder_.Begin(loop_->Now(), kill_after)) TerminateOthers(host_->AskWorkers(reason, kill_after));
   Advance();
+}
+
+void SessionEnd::TerminateOthers(const std::vector<pid_t>& asked) {
+  const std::vector<ProcessStat> processes = ListProcesses();
+  for (const pid_t pid : DescendantsOf(getpid(), processes)) {
+    if (std::find(asked.begin(), asked.end(), pid) == asked.end())
+      SignalPinned(pid, SIGTERM, StillBelow(pid, processes));
+  }
 }
 
 void SessionEnd::Advance() {
@@ -93,15 +115,7 @@ size_t SessionEnd::SweepCgroup() {
 size_t SessionEnd::SweepDescendants(const std::vector<ProcessStat>& processes) {
   const std::vector<pid_t> found = DescendantsOf(getpid(), processes);
   for (const pid_t pid : found) {
-    const auto seen = std::find_if(processes.begin(), processes.end(),
-                                   [pid](const ProcessStat& p) { return p.pid == pid; });
-    const pid_t parent = seen->parent;
-    const bool sent = KillPinned(pid, [parent](pid_t p) {
-      const std::optional<ProcessStat> now = ReadProcessStat(p);
-      // Its parent is as listed, or has ended meanwhile and left it to this sub-reaper.
-      return now && (now->parent == parent || now->parent == getpid());
-    });
-    if (sent) killed_.insert(pid);
+    if (KillPinned(pid, StillBelow(pid, processes))) killed_.insert(pid);
   }
   return found.size();
 }

@@ -15,16 +15,17 @@
 
 namespace monarch {
 
-// Carries out what StopLadder decides: TERM, then KILL by every means there is (the cgroup, all descendants
-// of this sub-reaper, whatever carries the session's mark) until nothing is left. Threading: confined to the
-// launcher's loop.
+// Carries out what StopLadder decides: workers are asked to clean up and leave, all else gets TERM, then KILL
+// comes by every means there is (the cgroup, all descendants of this sub-reaper, whatever carries the
+// session's mark) until nothing is left. Threading: confined to the launcher's loop.
 class SessionEnd {
  public:
   // What it acts on; outlives it.
   class Host {
    public:
     virtual ~Host() = default;
-    virtual void TerminateWorkers() = 0;
+    // Asks all that can be asked to leave within that time; which they are.
+    virtual std::vector<pid_t> AskWorkers(const std::string& reason, absl::Duration grace) = 0;
     virtual std::vector<pid_t> UnreapedWorkers() const = 0;
     // Nothing is left. Once.
     virtual void OnSessionGone() = 0;
@@ -38,7 +39,7 @@ class SessionEnd {
   // Environment entry of the session's processes; without one nothing is looked for by mark.
   void set_mark(std::string mark) { mark_ = std::move(mark); }
   // A later call can only bring the KILL forward.
-  void Begin(absl::Duration kill_after);
+  void Begin(const std::string& reason, absl::Duration kill_after);
   // A worker was reaped.
   void Advance();
 
@@ -47,6 +48,8 @@ class SessionEnd {
   size_t killed() const { return killed_.size(); }
 
  private:
+  // All descendants but those.
+  static void TerminateOthers(const std::vector<pid_t>& asked);
   // How many processes it found (and killed, or tried to).
   size_t Sweep();
   size_t SweepCgroup();

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <map>
 #include <memory>
 
 namespace monarch {
@@ -25,7 +26,7 @@ struct FakeHost : SessionEnd::Host {
     const pid_t pid = fork();
     REQUIRE(pid >= 0);
     if (pid == 0) {
-      if (deaf) signal(SIGTERM, SIG_IGN);
+      signal(SIGTERM, deaf ? SIG_IGN : SIG_DFL);
       [[maybe_unused]] const ssize_t written = write(ready[1], "x", 1);
       for (;;) pause();
     }
@@ -35,15 +36,20 @@ struct FakeHost : SessionEnd::Host {
     close(ready[1]);
     return pid;
   }
-  void TerminateWorkers() override {
-    ++terminated;
-    for (const pid_t pid : workers) kill(pid, SIGTERM);
+  // Those that listen are told by a signal that is theirs.
+  std::vector<pid_t> AskWorkers(const std::string&, absl::Duration) override {
+    ++asked;
+    for (const pid_t pid : listening) kill(pid, SIGUSR1);
+    return listening;
   }
   // As the launcher's loop does between sweeps: reaps what has ended.
   std::vector<pid_t> UnreapedWorkers() const override {
     std::vector<pid_t> left;
     for (const pid_t pid : workers) {
-      if (waitpid(pid, nullptr, WNOHANG) == 0) left.push_back(pid);
+      if (ended.contains(pid)) continue;
+      if (waitpid(pid, &ended[pid], WNOHANG) != 0) continue;
+      ended.erase(pid);
+      left.push_back(pid);
     }
     return left;
   }
@@ -58,7 +64,9 @@ struct FakeHost : SessionEnd::Host {
 
   std::unique_ptr<EventLoop> loop;
   std::vector<pid_t> workers;
-  int terminated = 0;
+  std::vector<pid_t> listening;
+  mutable std::map<pid_t, int> ended;  // with what status
+  int asked = 0;
   int gone = 0;
 };
 
@@ -66,8 +74,28 @@ TEST_CASE("AnEmptySessionIsGoneAtOnce") {
   FakeHost host;
   SessionCgroup none;
   SessionEnd end(host.loop.get(), &host, &none, {});
-  host.loop->Post([&end] { end.Begin(absl::Seconds(10)); });
+  host.loop->Post([&end] { end.Begin("over", absl::Seconds(10)); });
   host.Run();
+  CHECK(host.gone == 1);
+  CHECK(end.killed() == 0);
+}
+
+TEST_CASE("WhoListensIsAskedAndGetsNoTerm") {
+  FakeHost host;
+  SessionCgroup none;
+  host.workers = {host.Spawn(false), host.Spawn(false)};
+  host.listening = {host.workers[0]};
+  SessionEnd end(host.loop.get(), &host, &none, {});
+  host.loop->Post([&] {
+    end.Begin("over", absl::Seconds(10));
+    for (const pid_t pid : host.workers) {
+      if (!host.ended.contains(pid)) REQUIRE(waitpid(pid, &host.ended[pid], 0) == pid);
+    }
+    end.Advance();
+  });
+  host.Run();
+  CHECK(WTERMSIG(host.ended[host.workers[0]]) == SIGUSR1);
+  CHECK(WTERMSIG(host.ended[host.workers[1]]) == SIGTERM);
   CHECK(host.gone == 1);
   CHECK(end.killed() == 0);
 }
@@ -78,9 +106,9 @@ TEST_CASE("KillsDeafWorkersAndStrangersAmongTheChildren") {
   host.workers = {host.Spawn(true)};
   const pid_t orphan = host.Spawn(true);
   SessionEnd end(host.loop.get(), &host, &none, {});
-  host.loop->Post([&end] { end.Begin(absl::Milliseconds(20)); });
+  host.loop->Post([&end] { end.Begin("over", absl::Milliseconds(20)); });
   host.Run();
-  CHECK(host.terminated == 1);
+  CHECK(host.asked == 1);
   CHECK(host.gone == 1);
   CHECK(end.killed() == 2);
   CHECK_FALSE(ReadProcessStat(orphan).has_value());

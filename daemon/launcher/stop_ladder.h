@@ -15,8 +15,8 @@ struct StopLadderOptions {
   absl::Duration give_up_after = absl::Seconds(10);
 };
 
-// Decides the steps of a session's end: TERM at once, KILL at the deadline or when all workers have ended,
-// sweeps until one finds nothing. Pure: time is passed in, the caller acts.
+// Decides the steps of a session's end: workers asked and TERM at once, KILL at the deadline or when all
+// workers have ended, sweeps until one finds nothing. Pure: time is passed in, the caller acts.
 //
 //   idle --Begin--> terminating --deadline, or no worker left--> sweeping --nothing found, or given up-->
 //   gone
@@ -26,7 +26,7 @@ class StopLadder {
  public:
   explicit StopLadder(StopLadderOptions options) : options_(options) {}
 
-  // True: send TERM now (the first call). A later call only brings the deadline forward.
+  // True: ask, and send TERM, now (the first call). A later call only brings the deadline forward.
   bool Begin(absl::Duration now, absl::Duration kill_after);
   // True: sweep now (kill what is left), then call Swept.
   bool ShouldSweep(absl::Duration now, size_t workers_alive);

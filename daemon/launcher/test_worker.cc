@@ -69,6 +69,14 @@ void Say(const std::string& line) {
     signal(SIGTERM, SIG_IGN);
     Say("deaf\n");
   }
+  if (what == "polite") {
+    const ControlMessage stop = Receive(launcher);
+    if (stop.type != ControlType::kStop || !stop.body["session_ends"].AsBool().value_or(false))
+      Fail("no stop\n");
+    Say("asked: " + stop.body["reason"].AsString().value_or("?") + ", " +
+        std::to_string(stop.body["grace_ms"].AsInt().value_or(0)) + " ms\n");
+    _exit(0);
+  }
   for (;;) pause();
 }
 

@@ -122,6 +122,7 @@ void Worker::OnMessage(const ControlMessage& message, std::vector<ScopedFd> fds)
   if (message.type == ControlType::kLifeline && fds.size() == 1 && !reaped_) {
     context_.obituaries->Watch(key_, proc_, child_.pid);
     status = context_.lifelines->Watch(key_, std::move(fds[0]));
+    listens_ = true;
   }
   if (status.ok()) return channel_->Send({ControlType::kOk, message.request, Value(Value::Map{})});
   LogWarning("launcher", "worker's message refused")
@@ -206,11 +207,13 @@ void Worker::Signal(int signal) {
   }
 }
 
-void Worker::Terminate() {
-  if (reaped_ || child_.pid <= 0) return;
-  // The group's number is the pid, which is not reaped; a child that has not come to lead a group yet gets
-  // its own.
-  if (kill(-child_.pid, SIGTERM) != 0) Signal(SIGTERM);
+bool Worker::AskToLeave(const std::string& reason, absl::Duration grace) {
+  if (reaped_ || !listens_) return false;
+  channel_->Send(
+      {ControlType::kStop, 0,
+       Value::Map{
+           {"reason", reason}, {"grace_ms", absl::ToInt64Milliseconds(grace)}, {"session_ends", true}}});
+  return true;
 }
 
 void Worker::DrainOutput() {

@@ -60,8 +60,8 @@ class Worker {
   void LifelineFired();
   // To the process; nothing once it is reaped.
   void Signal(int signal);
-  // SIGTERM to its process group.
-  void Terminate();
+  // Asks it to stop its actors and leave within that time. False: it cannot be asked (yet).
+  bool AskToLeave(const std::string& reason, absl::Duration grace);
   // What its pipes hold now; for the session's end.
   void DrainOutput();
 
@@ -99,6 +99,7 @@ class Worker {
   EventLoop::TimerId wait_timer_ = 0;
   bool waiting_ = false;
   bool start_failed_ = false;
+  bool listens_ = false;  // on its socket
   bool reaped_ = false;
   int64_t maxrss_kib_ = 0;
 };

@@ -22,6 +22,7 @@ v1::WatchResponse EntryToProto(const EventLog::Entry& entry) {
   out.set_cursor(entry.cursor);
   out.set_session(entry.session);
   out.set_what(entry.what);
+  out.set_reason(entry.reason);
   out.set_unix_ms(entry.unix_ms);
   if (entry.failure) *out.mutable_failure() = ToProto(*entry.failure);
   if (entry.hang) *out.mutable_hang() = HangToProto(entry);

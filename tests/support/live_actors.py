@@ -31,6 +31,7 @@ from monarch.actor import (
 
 __all__ = [
     "Broken",
+    "Cleaning",
     "Owning",
     "Raising",
     "Victim",
@@ -62,6 +63,38 @@ def end_process(how: str) -> None:
         os._exit(int(number))
     os.kill(os.getpid(), getattr(signal, word))
     threading.Event().wait()
+
+
+class Cleaning(Actor):
+    """Writes into a file what it is told, and when it cleans up."""
+
+    def __init__(self, log: str, name: str, cleanup: str = "") -> None:
+        self.log, self.name, self.cleanup = log, name, cleanup
+
+    def _write(self, text: str) -> None:
+        fd = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(fd, f"{self.name} {text}\n".encode())
+        os.close(fd)
+
+    @endpoint
+    def note(self, text: str) -> None:
+        self._write(text)
+
+    @endpoint
+    def own(self) -> None:
+        procs = this_host().spawn_procs({"gpus": 1})
+        self.owned = procs.spawn("owned", Cleaning, self.log, "owned")
+        self.owned.note.call_one("is there").get()
+
+    @endpoint
+    def hang(self, path: str) -> None:
+        with open(path, "w", encoding="utf-8") as fifo:
+            fifo.write(f"{os.getpid()}\n")
+        threading.Event().wait()
+
+    def __cleanup__(self, exc: Exception | None) -> None:
+        exec(self.cleanup, {"threading": threading})
+        self._write("cleaned")
 
 
 class Victim(Actor):

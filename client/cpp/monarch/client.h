@@ -44,8 +44,8 @@ class Client {
  public:
   // Unavailable: no daemon, or none that answers within 5 s or speaks this version.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(ConnectOptions options = {});
-  // Ends the session: what is left of it is stopped, at most 3 s are waited. Meshes that are left are of no
-  // use.
+  // Ends the session: its actors handle what they have got, OnStop runs, and processes leave. What has not
+  // done so after 5 s is killed. Meshes that are left are of no use.
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "client/cpp/runtime/end_signals.h"
 #include "client/cpp/runtime/runtime_impl.h"
 
 namespace monarch {
@@ -17,6 +18,7 @@ constexpr absl::Duration kOrphanGrace = absl::Seconds(1);
 
 void RuntimeImpl::OnDaemonEnded(const std::string& reason) {
   if (daemon_ended_ || daemon_away_) return;
+  TellNoMoreOfEndSignals(daemon_.fd());
   loop_->Unwatch(daemon_.fd());
   if (!return_.possible()) return EndDaemon(reason);
   daemon_away_ = true;
@@ -53,6 +55,7 @@ void RuntimeImpl::LoseRelayed() {
 
 void RuntimeImpl::OnDaemonReturned(PacketSocket socket) {
   daemon_.Attach(std::move(socket));
+  if (is_client_) TellOfEndSignals(daemon_.fd());
   write_wanted_ = false;
   daemon_away_ = false;
   WatchDaemon();
@@ -79,7 +82,7 @@ void RuntimeImpl::EndDaemon(const std::string& reason) {
     for (const uint32_t word : answer_words_) words_->Wake(word);
   }
   if (!is_client_) {
-    StopProcess("monarchd ended", kOrphanGrace);
+    StopProcess("monarchd ended", kOrphanGrace, true);
     return;
   }
   WaitWords::Batch batch(words_.get(), kServiceWord);

@@ -66,8 +66,8 @@ struct RuntimeTask {
   // stop, or when daemon or launcher are gone.
   std::string reason;
   absl::Duration grace;
-  // kHang: of an actor that one of this process owns; it lives.
-  std::optional<HangNotice> hang = std::nullopt;
+  bool session_ends = false;  // all processes stop at the same time, and none outlives the grace
+  std::optional<HangNotice> hang = std::nullopt;  // kHang: of an actor that one of this process owns
 };
 
 // One process's part in the message plane: doorbell, links, actors, calls, and the service thread. One per
@@ -95,8 +95,8 @@ class Runtime {
   // A socket on which the daemon serves gRPC for this session: the fd for a control channel.
   virtual absl::StatusOr<ScopedFd> OpenControl() = 0;
   // Ends a client's session: returns when nothing of it is left on this host, or after `timeout`
-  // (DeadlineExceeded).
-  virtual absl::Status Goodbye(absl::Duration timeout) = 0;
+  // (DeadlineExceeded). Its processes have `grace` for what reached them and their clean-ups; zero: a second.
+  virtual absl::Status Goodbye(absl::Duration timeout, absl::Duration grace = absl::ZeroDuration()) = 0;
 
   // --- sleeping; all of these drain what has arrived, on the calling thread ---
   // OK: `inbox` is not empty, or finished. DeadlineExceeded: `timeout` passed. Cancelled: a signal came.

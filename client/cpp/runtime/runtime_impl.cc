@@ -15,6 +15,7 @@
 #include "base/errno_status.h"
 #include "base/status_macros.h"
 #include "client/cpp/runtime/crash_handler.h"
+#include "client/cpp/runtime/end_signals.h"
 #include "client/cpp/runtime/served_actor.h"
 
 namespace monarch {
@@ -133,6 +134,7 @@ std::unique_ptr<Runtime> RuntimeImpl::Create(Connection connection, std::unique_
     ActorInfo root;
     root.name = "root";
     static_cast<void>(runtime->actors_.Add(kRootActor, std::move(root)));
+    TellOfEndSignals(runtime->daemon_.fd());
   }
   runtime->StartService();
   return runtime;
@@ -147,6 +149,7 @@ RuntimeImpl::~RuntimeImpl() {
   if (is_client_ && !goodbye_said_) {
     static_cast<void>(daemon_.Send({ControlType::kGoodbye, daemon_.NextRequest(), Value::Map{}}));
   }
+  TellNoMoreOfEndSignals(daemon_.fd());
   loop_->Stop();
   // The loop's thread leaves; what it still holds of this object is gone before the members are.
   service_.reset();
@@ -179,10 +182,10 @@ absl::Status RuntimeImpl::SendReady() {
   return daemon_.Send({ControlType::kReady, 0, Value::Map{}});
 }
 
-absl::Status RuntimeImpl::AskOnce(ControlType type, absl::Span<const int> fds, absl::Duration timeout) {
-  const uint32_t request = daemon_.NextRequest();
+absl::Status RuntimeImpl::AskOnce(ControlMessage message, absl::Span<const int> fds, absl::Duration timeout) {
+  const uint32_t request = message.request = daemon_.NextRequest();
   const uint32_t word = words_->ThreadWord();
-  absl::Status status = daemon_.Send({type, request, Value::Map{}}, fds);
+  absl::Status status = daemon_.Send(message, fds);
   if (status.ok()) {
     {
       MutexLock lock(mu_);
@@ -202,12 +205,12 @@ absl::Status RuntimeImpl::AskOnce(ControlType type, absl::Span<const int> fds, a
   return Wants(*answer);
 }
 
-absl::Status RuntimeImpl::Ask(ControlType type, absl::Span<const int> fds, absl::Duration timeout) {
+absl::Status RuntimeImpl::Ask(ControlMessage request, absl::Span<const int> fds, absl::Duration timeout) {
   const SystemClock clock;
   const absl::Duration deadline = clock.Now() + timeout;
   absl::Status status;
   do {
-    status = AskOnce(type, fds, deadline - clock.Now());
+    status = AskOnce(request, fds, deadline - clock.Now());
   } while (absl::IsUnavailable(status) && return_.possible() && !daemon_ended_ && clock.Now() < deadline);
   return status;
 }
@@ -220,14 +223,15 @@ absl::StatusOr<ScopedFd> RuntimeImpl::OpenControl() {
   const ScopedFd theirs(fds[1]);
   const int passed = theirs.get();
   const absl::Duration timeout = return_.possible() ? kReturnTimeout : kControlTimeout;
-  MONARCH_RETURN_IF_ERROR(Ask(ControlType::kOpenControl, {&passed, 1}, timeout));
+  MONARCH_RETURN_IF_ERROR(Ask({ControlType::kOpenControl, 0, Value::Map{}}, {&passed, 1}, timeout));
   return ours;
 }
 
-absl::Status RuntimeImpl::Goodbye(absl::Duration timeout) {
+absl::Status RuntimeImpl::Goodbye(absl::Duration timeout, absl::Duration grace) {
   MONARCH_RETURN_IF_ERROR(fork_.Check());
   goodbye_said_ = true;
-  const absl::Status status = Ask(ControlType::kGoodbye, {}, timeout);
+  const absl::Status status = Ask(
+      {ControlType::kGoodbye, 0, Value::Map{{"grace_ms", absl::ToInt64Milliseconds(grace)}}}, {}, timeout);
   // A daemon that is gone has nothing of the session left.
   return daemon_ended_ ? absl::OkStatus() : status;
 }

@@ -46,7 +46,7 @@ class RuntimeImpl : public Runtime {
   const Limits& limits() const override { return limits_; }
   absl::Status SendReady() override;
   absl::StatusOr<ScopedFd> OpenControl() override;
-  absl::Status Goodbye(absl::Duration timeout) override;
+  absl::Status Goodbye(absl::Duration timeout, absl::Duration grace) override;
 
   absl::Status Wait(Inbox& inbox, absl::Duration timeout) override;
   absl::Status WaitNotifier(Notifier& notifier, int epoll_fd, absl::Duration timeout) override;
@@ -89,8 +89,8 @@ class RuntimeImpl : public Runtime {
   FrameHeader AnswerTo(const FrameHeader& request, FrameKind kind) const;
   FailureEvent DaemonEnded(const ActorAddress& actor) const;
   // A request to the daemon that is answered with ok; Ask: of this one or the next.
-  absl::Status AskOnce(ControlType type, absl::Span<const int> fds, absl::Duration timeout);
-  absl::Status Ask(ControlType type, absl::Span<const int> fds, absl::Duration timeout);
+  absl::Status AskOnce(ControlMessage request, absl::Span<const int> fds, absl::Duration timeout);
+  absl::Status Ask(ControlMessage request, absl::Span<const int> fds, absl::Duration timeout);
   // sending.cc
   absl::StatusOr<PreparedPayload> Prepare(const Outgoing& payload, size_t remote_targets, Patience patience);
   // OK: sent. NotFound: the receiver is gone (`event` says why). Else no room in time; Cancelled by a signal.
@@ -135,13 +135,13 @@ class RuntimeImpl : public Runtime {
   void OnIntroduce(const ControlMessage& message, std::vector<ScopedFd> fds);
   absl::Status Introduce(const std::shared_ptr<Peer>& peer, const Value& body, std::vector<ScopedFd> fds);
   void OnRelayedFrame(const Packet& packet);
-  void OnUndelivered(const Value& body);
+  void OnUndelivered(const Value&body), OnStop(const Value&body);
   void WatchDaemon(), LoseRelayed(), OnDaemonReturned(PacketSocket socket);
   void OnDaemonEnded(const std::string&reason), EndDaemon(const std::string&reason);
   void WantWrite();
   void ReleaseSoon(bool at_once), SendReleases();
   void EndLateCalls();
-  void StopProcess(const std::string& reason, absl::Duration grace);
+  void StopProcess(const std::string& reason, absl::Duration grace, bool session_ends);
   void AddTask(RuntimeTask task);
 
   // supervision.cc

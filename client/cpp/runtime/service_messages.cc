@@ -123,9 +123,16 @@ void RuntimeImpl::OnNative() {
 void RuntimeImpl::OnLauncher() {
   Packet packet;
   const auto received = launcher_.TryReceive(&packet);
-  if (received.ok()) return;  // It has nothing to say after boot but its end.
+  if (received.ok()) {
+    if (!*received) return;
+    // After boot it has nothing else to say.
+    const auto message = DecodeControl(packet.bytes);
+    if (message.ok() && message->type == ControlType::kStop) return OnStop(message->body);
+    LogWarning("runtime", "the launcher's message is not understood");
+    return;
+  }
   loop_->Unwatch(launcher_.fd());
-  StopProcess("the launcher has ended", kOrphanGrace);
+  StopProcess("the launcher has ended", kOrphanGrace, true);
 }
 
 void RuntimeImpl::OnPacket(Packet packet) {
@@ -160,12 +167,9 @@ void RuntimeImpl::OnControl(ControlMessage message, std::vector<ScopedFd> fds) {
       }
       return;
     }
-    case ControlType::kStop: {
-      const auto grace = body["grace_ms"].AsInt();
-      StopProcess(TextOr(body["reason"], "stopped"),
-                  absl::Milliseconds(grace.ok() ? *grace : limits_.stop_grace_ms));
+    case ControlType::kStop:
+      OnStop(body);
       return;
-    }
     case ControlType::kAskInterpreter: {
       // One question at a time: the first that is not answered says for how long.
       if (doorbell_->interpreter_asked_ns() != 0) return;
@@ -389,7 +393,16 @@ void RuntimeImpl::SendReleases() {
   }
 }
 
-void RuntimeImpl::StopProcess(const std::string& reason, absl::Duration grace) {
+void RuntimeImpl::OnStop(const Value& body) {
+  const bool session_ends = body["session_ends"].AsBool().value_or(false);
+  const std::string reason = TextOr(body["reason"], "stopped");
+  StopProcess(session_ends ? absl::StrCat("the session ends: ", reason) : reason,
+              absl::Milliseconds(body["grace_ms"].AsInt().value_or(limits_.stop_grace_ms)), session_ends);
+}
+
+void RuntimeImpl::StopProcess(const std::string& reason, absl::Duration grace, bool session_ends) {
+  // What was sent to its actors before comes before their stop.
+  Drain(kServiceWord);
   {
     MutexLock lock(mu_);
     if (std::exchange(stopping_, true)) return;
@@ -398,6 +411,7 @@ void RuntimeImpl::StopProcess(const std::string& reason, absl::Duration grace) {
   task.kind = RuntimeTask::Kind::kStopProcess;
   task.reason = reason;
   task.grace = grace;
+  task.session_ends = session_ends;
   AddTask(std::move(task));
 }
 

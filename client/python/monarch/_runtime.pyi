@@ -83,6 +83,7 @@ class Task:
     mailbox: Inbox
     reason: str
     grace: float  # seconds
+    session_ends: bool  # all processes stop at the same time, and none outlives the grace
 
 class Runtime:
     @staticmethod

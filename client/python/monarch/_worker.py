@@ -11,14 +11,15 @@ import time
 from typing import Any
 
 from monarch import _runtime
+from monarch._actor import owned
 from monarch._actor.construction import LOOK_S
-from monarch._actor.owned import warn_late
 from monarch._actor.process import Process, give_up_constructions, next_task, set_worker, start_actor
 from monarch._config.layers import layers
 from monarch._debugger import hook
 
-# Part of the grace that is left for leaving the process after the actors were stopped.
+# Part of the grace that is left for leaving the process after the actors were stopped: so much at most, and as a share.
 _LEAVE_S = 0.5
+_LEAVE_SHARE = 0.3
 # For the threads of actors that have stopped to end.
 _JOIN_S = 0.2
 
@@ -44,7 +45,7 @@ def main() -> None:
             start_actor(owner, task)
         else:
             _runtime.await_crash()
-            _stop_actors(owner, task.reason, task.grace)
+            _stop_actors(owner, task)
             _leave(owner)
 
 
@@ -84,26 +85,37 @@ def _apply(boot: dict[str, Any]) -> None:
             stream.reconfigure(line_buffering=True, errors="backslashreplace")
 
 
-def _stop_actors(owner: Process, reason: str, grace: float) -> None:
+def _stop_actors(owner: Process, task: _runtime.Task) -> None:
     """Stops all actors at once and waits for them, within the grace."""
     actors = list(owner.runners)
     if not actors:
         return
+    deadline = time.monotonic() + task.grace - min(_LEAVE_S, task.grace * _LEAVE_SHARE)
+    if task.session_ends:
+        owned.session_ends(deadline)
     runtime = owner.runtime
     call = runtime.open_call(0, len(actors))
     targets = _runtime.Targets([(*owner.self_proc, actor) for actor in actors], range(len(actors)))
     runtime.send(
-        0, _runtime.STOP_ACTOR, targets, _runtime.NONE, _runtime.encode_value({"reason": reason}), [], call
+        0,
+        _runtime.STOP_ACTOR,
+        targets,
+        _runtime.NONE,
+        _runtime.encode_value({"reason": task.reason}),
+        [],
+        call,
     )
-    deadline = time.monotonic() + max(grace - _LEAVE_S, _LEAVE_S)
     for _ in actors:
         while True:
             left = max(0.0, deadline - time.monotonic())
             if runtime.wait(call, min(left, LOOK_S) if give_up_constructions(owner) else left):
                 break
             if left == 0.0:
-                for runner in list(owner.runners.values()):
-                    warn_late(f"the process leaves after {grace:g} s without its actor: {runner.at_work()}")
+                # Nobody waits for a session's end, so that is not worth a word.
+                for runner in [] if task.session_ends else list(owner.runners.values()):
+                    owned.warn_late(
+                        f"the process leaves after {task.grace:g} s without its actor: {runner.at_work()}"
+                    )
                 return
         call.try_pop()
 

@@ -367,7 +367,8 @@ void DefineTask(nb::module_& module) {
       .def_prop_ro("mailbox",
                    [](const PyTask& self) { return PyInbox(self.runtime, self.task.mailbox, false); })
       .def_prop_ro("reason", [](const PyTask& self) { return FromText(self.task.reason); })
-      .def_prop_ro("grace", [](const PyTask& self) { return absl::ToDoubleSeconds(self.task.grace); });
+      .def_prop_ro("grace", [](const PyTask& self) { return absl::ToDoubleSeconds(self.task.grace); })
+      .def_prop_ro("session_ends", [](const PyTask& self) { return self.task.session_ends; });
 }
 
 void DefineIdentity(nb::class_<PyRuntime>& runtime) {

@@ -61,17 +61,44 @@ def wait_for_all(stopping: Iterable[Stopping], deadline: float) -> None:
         raise first
 
 
+_session_ends_at: float | None = None  # monotonic
+
+
+def session_ends(deadline: float) -> None:
+    """From now on what stops has until then, and processes end without being asked for it."""
+    global _session_ends_at
+    _session_ends_at = deadline
+
+
 def stop_owned(instance: Instance, reason: str) -> None:
     """Stops all that the instance owns: actors at once on all meshes, then processes; one limit for both."""
+    now = time.monotonic()
+    deadline = now + stop_actor_s()
+    if _session_ends_at is not None:
+        # The other half is for the instance's own clean-up.
+        deadline = min(deadline, now + max(0.0, _session_ends_at - now) / 2)
+    owned = _take(instance)
+    for procs in (False, True) if _session_ends_at is None else (False,):
+        _stop(owned, procs, reason, deadline)
+
+
+def stop_owned_actors(instance: Instance, reason: str, deadline: float) -> None:
+    """Stops the actors that the instance owns, behind what was sent to them."""
+    _stop(_take(instance), False, reason, deadline)
+
+
+def _take(instance: Instance) -> list[Owned]:
     owned, instance.owned = instance.owned, []
-    deadline = time.monotonic() + stop_actor_s()
-    for procs in (False, True):
-        stopping = []
-        # What cannot be asked for an end has a dead daemon or a session that is over, and ends with that; the owner
-        # goes on ending.
-        for mesh in owned:
-            if mesh.is_procs == procs:
-                with contextlib.suppress(Exception):
-                    stopping.append(mesh.begin_stop(reason))
-        with contextlib.suppress(Exception):
-            wait_for_all(stopping, deadline)
+    return owned
+
+
+def _stop(owned: list[Owned], procs: bool, reason: str, deadline: float) -> None:
+    stopping = []
+    # What cannot be asked for an end has a dead daemon or a session that is over, and ends with that; the owner
+    # goes on ending.
+    for mesh in owned:
+        if mesh.is_procs == procs:
+            with contextlib.suppress(Exception):
+                stopping.append(mesh.begin_stop(reason))
+    with contextlib.suppress(Exception):
+        wait_for_all(stopping, deadline)

@@ -13,6 +13,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from monarch import _runtime
+from monarch._actor import owned
 from monarch._actor.construction import LOOK_S
 from monarch._actor.context import Context, Instance, client_context, current_endpoint
 from monarch._actor.hang import HangNews
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from monarch._control import Channel
     from monarch._runtime import Message, Proc
 
-# What a client waits for at its end: workers have a second until they are killed.
+# At a client's end actors have so long for what was sent to them, and then the time for their clean-ups.
+_DRAIN_S = 2.0
+# What a client waits for then: workers have a second until they are killed.
 _GOODBYE_S = 2.0
 # For threads in the middle of a request, afterwards.
 _BACKGROUND_S = 1.0
@@ -97,6 +100,7 @@ class Process:
 
 
 _process: Process | None = None
+_draining: Process | None = None  # a client that ends in good order
 _lock = threading.Lock()
 _ended: str | None = None
 _gateway: str | None = None  # the address of a host that the client joins when it starts
@@ -188,6 +192,8 @@ def shutdown() -> None:
             _ended = "the client of this process was shut down and cannot be started again"
     if ending is None:
         return
+    with contextlib.suppress(KeyboardInterrupt):  # Enough of that.
+        _stop_in_order(ending)
     # A daemon that is gone has taken the session along.
     with contextlib.suppress(_runtime.StatusError):
         ending.runtime.goodbye(_GOODBYE_S)
@@ -197,6 +203,18 @@ def shutdown() -> None:
         thread.join(max(0.0, deadline - time.monotonic()))
     if ending.log_stream is not None:
         ending.log_stream.finish(_OUTPUT_S)
+
+
+def _stop_in_order(ending: Process) -> None:
+    """The actors handle what was sent to them and clean up, those of this process too; not after a Ctrl-C."""
+    if issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt):
+        return
+    global _draining
+    _draining = ending
+    assert ending._root is not None
+    deadline = time.monotonic() + _DRAIN_S + layers.seconds("cleanup_timeout")
+    owned.session_ends(deadline)
+    owned.stop_owned_actors(ending._root, "the session ends: its client has ended", deadline)
 
 
 def _after_fork_in_child() -> None:
@@ -266,7 +284,7 @@ def _watch_root(client: Process) -> None:
             return
         if message is None:
             return
-        if message.kind == _runtime.ACTOR_FAILED and _process is client:
+        if message.kind == _runtime.ACTOR_FAILED and client in (_process, _draining):
             _root_failure(client, message)
 
 
@@ -275,5 +293,9 @@ def _root_failure(client: Process, message: Message) -> None:
     from monarch._actor.fault_hook import run_fault_hook
 
     event = FailureEvent(message.event)
+    if client is _draining:
+        # The program is at its end, and nobody else would say it.
+        owned.warn_late(f"failed while the program ended:\n{MeshFailure(event).report()}")
+        return
     if client.default_context().actor_instance.is_news(event):
         run_fault_hook(MeshFailure(event))
