@@ -10,8 +10,8 @@
 namespace monarch::ctl {
 namespace {
 
-std::string Failure(const v1::WatchResponse& event) {
-  if (!event.has_failure()) return "";
+std::string Detail(const v1::WatchResponse& event) {
+  if (!event.has_failure()) return Printable(event.reason());
   const absl::StatusOr<FailureEvent> failure = FromProto(event.failure());
   return failure.ok() ? Printable(failure->Summary()) : "its record is not readable";
 }
@@ -26,7 +26,7 @@ std::string FormatEvent(const v1::WatchResponse& event, absl::TimeZone zone) {
   const std::string line =
       absl::StrFormat("%s  %-8s  %-15s  %s",
                       absl::FormatTime("%Y-%m-%d %H:%M:%E3S", absl::FromUnixMillis(event.unix_ms()), zone),
-                      ShortSession(event.session()), Printable(event.what()), Failure(event));
+                      ShortSession(event.session()), Printable(event.what()), Detail(event));
   return absl::StrCat(text, line.substr(0, line.find_last_not_of(' ') + 1), "\n");
 }
 

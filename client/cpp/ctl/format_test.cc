@@ -350,6 +350,12 @@ TEST_CASE("FormatEvent.IsALineWithTimeSessionAndWhatHappened") {
         "killed by signal 9 (SIGKILL)\n");
 
   event.clear_failure();
+  event.set_what("session_ended");
+  event.set_reason("its client was ended by SIGTERM");
+  CHECK(FormatEvent(event, absl::UTCTimeZone()) ==
+        "2025-12-03 12:00:00.123  01234567  session_ended    its client was ended by SIGTERM\n");
+
+  event.clear_reason();
   event.set_what("session_started\x1b[31m");
   event.set_missed(12);
   CHECK(FormatEvent(event, absl::UTCTimeZone()) ==
