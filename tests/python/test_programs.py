@@ -56,6 +56,33 @@ def test_dash_m(run_python: Any, tmp_path: Any) -> None:
     assert_clean(run_python("-m", "program"))
 
 
+OUTLIVES_ITS_DAEMON = """
+import atexit, os, pathlib, select, threading
+
+def is_my_daemon(process):
+    name, _, rest = (process / "stat").read_text().rpartition(")")
+    return name.endswith("(monarchd") and int(rest.split()[1]) == os.getpid()
+
+def after_monarch():
+    select.select([pidfd], [], [])
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join(0.5)  # for whoever hears of it to say so
+
+atexit.register(after_monarch)
+"""
+
+
+def test_the_end_of_its_own_daemon_is_no_failure(run_python: Any, tmp_path: Any) -> None:
+    text = (
+        OUTLIVES_ITS_DAEMON
+        + PLAIN
+        + "(mine,) = filter(is_my_daemon, pathlib.Path('/proc').glob('[1-9]*'))\npidfd = os.pidfd_open(int(mine.name))\n"
+    )
+    (tmp_path / "program.py").write_text(text)
+    assert_clean(run_python("program.py"))
+
+
 def test_in_a_thread(run_python: Any, tmp_path: Any) -> None:
     text = PLAIN.replace("procs =", "def work():\n  procs =").replace("\ntrainers", "\n  trainers")
     text = (

@@ -294,8 +294,10 @@ def _root_failure(client: Process, message: Message) -> None:
 
     event = FailureEvent(message.event)
     if client is _draining:
-        # The program is at its end, and nobody else would say it.
-        owned.warn_late(f"failed while the program ended:\n{MeshFailure(event).report()}")
+        # The program is at its end, and nobody else would say it. What cannot be reached any more has ended with the
+        # session, as its daemon does.
+        if event.kind != "unreachable":
+            owned.warn_late(f"failed while the program ended:\n{MeshFailure(event).report()}")
         return
     if client.default_context().actor_instance.is_news(event):
         run_fault_hook(MeshFailure(event))
