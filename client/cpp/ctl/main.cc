@@ -83,7 +83,8 @@ int Events(const CommandLine& line, const std::vector<DaemonPlace>& places) {
   return ExitCodeFor(kept.answers);
 }
 
-int Stack(const CommandLine& line, const std::vector<Snapshot>& snapshots) {
+// `deadline`: of all of them together.
+int Stack(const CommandLine& line, const std::vector<Snapshot>& snapshots, absl::Duration deadline) {
   // How a traced thread's stop is waited for.
   sigset_t child;
   sigemptyset(&child);
@@ -92,14 +93,15 @@ int Stack(const CommandLine& line, const std::vector<Snapshot>& snapshots) {
   std::vector<ProcessStacks> processes = FindProcesses(line.target, snapshots);
   int code = ExitCodeFor(snapshots);
   for (ProcessStacks& process : processes) {
-    ReadStacks(&process, line.timeout);
+    ReadStacks(&process, deadline - SystemClock().Now());
     if (!process.native_answer.ok() || !process.python_answer.ok())
       code = code == kExitOk ? kExitUnread : code;
   }
   std::fputs((line.json ? FormatStacksJson(processes) : FormatStacks(processes)).c_str(), stdout);
   std::fputs(FormatUnanswered(snapshots).c_str(), stderr);
   if (!processes.empty()) return code;
-  std::fprintf(stderr, "monarchctl: no process %s is known\n", line.target.c_str());
+  std::fprintf(stderr, "monarchctl: no process %s%sis known\n", line.target.c_str(),
+               line.target.empty() ? "" : " ");
   return code == kExitOk ? kExitUnknown : code;
 }
 
@@ -107,6 +109,7 @@ int Main(int argc, const char* const* argv) {
   const Parsed parsed = ParseCommandLine(argc, argv);
   if (!parsed.line.has_value()) return parsed.exit_code;
   const CommandLine& line = *parsed.line;
+  const absl::Duration deadline = SystemClock().Now() + line.timeout;
 
   std::vector<DaemonPlace> places;
   if (line.address.empty()) {
@@ -127,7 +130,7 @@ int Main(int argc, const char* const* argv) {
   std::vector<Snapshot> snapshots = QueryDaemons(places, options);
   if (line.command == Command::kWhy) AddEndedDaemons(FoldersFor(line), &snapshots);
   if (snapshots.empty() && !line.json) return NoDaemon();
-  if (line.command == Command::kStack) return Stack(line, snapshots);
+  if (line.command == Command::kStack) return Stack(line, snapshots, deadline);
   bool found = true;
   if (line.command == Command::kWhy) found = KeepFailuresOf(line.target, &snapshots);
   std::fputs(Format(line, snapshots).c_str(), stdout);

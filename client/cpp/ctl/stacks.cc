@@ -80,6 +80,10 @@ std::vector<ProcessStacks> FindProcesses(const std::string& text, const std::vec
 }
 
 void ReadStacks(ProcessStacks* process, absl::Duration timeout) {
+  if (timeout <= absl::ZeroDuration()) {
+    process->native_answer = absl::DeadlineExceededError("no time was left for it; see --timeout");
+    return;
+  }
   const SystemClock clock;
   const absl::Duration deadline = clock.Now() + timeout;
   const auto pid = static_cast<pid_t>(process->pid);

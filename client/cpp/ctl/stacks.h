@@ -27,7 +27,8 @@ struct ProcessStacks {
 // mesh those that its members are in; without one, all workers and clients. Their stacks are empty. Pure.
 std::vector<ProcessStacks> FindProcesses(const std::string& target, const std::vector<Snapshot>& snapshots);
 
-// Stops the process while it reads its stacks. Takes about `timeout` at most.
+// Stops the process while it reads its stacks. Takes about `timeout` at most; without time left it is not
+// touched (DeadlineExceeded).
 void ReadStacks(ProcessStacks* process, absl::Duration timeout);
 
 }  // namespace monarch::ctl

@@ -107,6 +107,16 @@ TEST_CASE("FrozenProcess.OneThatIsNotThereIsNotFound") {
   CHECK(absl::IsNotFound(FrozenProcess::Freeze(pid, absl::Seconds(20)).status()));
 }
 
+TEST_CASE("ReadStacks.WithoutTimeLeftTheProcessIsNotTouched") {
+  const Idle idle;
+  ProcessStacks process;
+  process.pid = idle.pid();
+  ReadStacks(&process, absl::ZeroDuration());
+  CHECK(absl::IsDeadlineExceeded(process.native_answer));
+  CHECK(process.native.empty());
+  CHECK(idle.state() != 't');
+}
+
 TEST_CASE("ParsePySpy.TakesThreadsAndFrames") {
   const auto threads =
       ParsePySpy(R"([{"pid":7,"thread_id":140,"thread_name":"MainThread","os_thread_id":7,"active":true,
