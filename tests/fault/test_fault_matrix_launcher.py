@@ -16,10 +16,7 @@ from outside import can_exit, commit_from_outside
 
 TARGET = "launcher"
 NO_SUCH_CELL = {
-    (
-        "*",
-        "throw",
-    ): "while it serves, its own code throws nothing; an exception of a library ends it as SIGABRT does",
+    ("*", "throw"): "its own code throws nothing; an exception of a library ends it as SIGABRT does",
     ("*", "raise"): "it runs no Python",
     ("*", "ignore TERM"): "it runs no code of users that could ignore it, and takes TERM as the order to end",
 }

@@ -25,7 +25,7 @@ def limit(monkeypatch: pytest.MonkeyPatch) -> Limit:
     return limit
 
 
-def test_a_session_too_many_is_refused_and_there_is_room_again(live: Live, limit: Limit) -> None:
+def test_a_session_too_many_is_refused_and_there_is_room_again(live: Live) -> None:
     daemon = live.daemon("--sessions-per-host-max", "1")
     first, second = (live.client(address=daemon.address) for _ in range(2))
     first.start_victims(1)
@@ -131,7 +131,7 @@ def test_the_sessions_log_stays_within_its_limit_and_has_the_newest(live: Live, 
     assert "the end" in logs[0].read_text()
 
 
-def test_a_start_that_takes_too_long_fails_with_its_phase(live: Live, limit: Limit) -> None:
+def test_a_start_that_takes_too_long_fails_with_its_phase(live: Live) -> None:
     daemon = live.daemon("--spawn-phase-ms", "300")
     client = live.client(address=daemon.address)
     fifo = live.fifo("waits")
@@ -164,7 +164,7 @@ def test_a_silent_host_is_gone(live: Live, limit: Limit) -> None:
     assert client.finish() == 0
 
 
-def test_a_session_whose_home_is_silent_ends(live: Live, limit: Limit) -> None:
+def test_a_session_whose_home_is_silent_ends(live: Live) -> None:
     worker = live.worker("--host-dead-ms", "200", "--remote-lease-ms", "400")
     client = live.client()
     client.ask("from spread import *")
@@ -177,7 +177,7 @@ def test_a_session_whose_home_is_silent_ends(live: Live, limit: Limit) -> None:
     assert client.finish() == 0
 
 
-def test_workers_whose_daemon_does_not_come_back_end(live: Live, limit: Limit) -> None:
+def test_workers_whose_daemon_does_not_come_back_end(live: Live) -> None:
     daemon = live.daemon("--host-dead-ms", "100", "--remote-lease-ms", "200", "--daemon-absence-ms", "300")
     client = live.client(address=daemon.address)
     pids = client.start_victims(2)
@@ -187,7 +187,7 @@ def test_workers_whose_daemon_does_not_come_back_end(live: Live, limit: Limit) -
     client.kill()
 
 
-def test_a_process_that_does_not_stop_is_ended_when_its_grace_is_over(live: Live, limit: Limit) -> None:
+def test_a_process_that_does_not_stop_is_ended_when_its_grace_is_over(live: Live) -> None:
     daemon = live.daemon("--session-end-kill-ms", "100", "--stop-grace-ms", "200")
     client = live.client(address=daemon.address)
     (pid,) = client.start_victims(1)
