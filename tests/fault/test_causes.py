@@ -140,7 +140,7 @@ def test_the_chain_of_causes_leads_to_the_first(live: Live, client: Client) -> N
     client.ask("owner = procs.slice(gpus=0).spawn('owner', Owning)")
     client.ask("owner.own.call_one(procs.slice(gpus=1)).get(timeout=20)")
     os.kill(client.ask("procs.pids()")[1], signal.SIGKILL)
-    told = client.ask("failures(3)")
+    told = client.ask("failures(2)")
     (owner,) = [failure for failure in told if failure["mesh"] == "owner"]
     assert [owner["kind"], owner["cause"]["kind"], owner["cause"]["mesh"]] == [
         "exception",

@@ -159,7 +159,7 @@ def test_a_stopped_client_is_no_dead_one(live: Live) -> None:
         with open(fifo, "w", encoding="utf-8"):
             assert client.result(waiting) == 0
         assert client.ask("victims.ping.call().get(timeout=10).values()") == [0, 1]
-        assert client.ask("failures(1, 0)") == []
+        assert client.ask("failures_so_far()") == []
         assert select.select(fds, [], [], 0)[0] == []
     finally:
         for fd in fds:

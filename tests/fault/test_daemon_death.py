@@ -137,5 +137,5 @@ def test_a_stopped_daemon_is_no_dead_one(live: Live) -> None:
         assert client.ask("victims.ping.call().get(timeout=10).values()") == [0, 1]
     os.kill(daemon, signal.SIGCONT)
     assert len(client.start_victims(2)) == 2
-    assert client.ask("failures(1, 0)") == []
+    assert client.ask("failures_so_far()") == []
     assert client.finish() == 0

@@ -51,7 +51,7 @@ def test_calls_go_on_without_it_and_the_next_one_takes_over(live: Live, number: 
     assert client.ask(PING) == [0, 1, 2]
     assert client.ask("procs.pids()") == pids
     assert client.launcher() == launcher
-    assert client.ask("failures(1, 0)") == []
+    assert client.ask("failures_so_far()") == []
     client.ask("procs.stop().get(timeout=20)")
     assert all(wait_exit(pid, GONE_S) for pid in pids)
     finish(live, client, following)
@@ -79,7 +79,7 @@ def test_processes_that_a_policy_started_again_go_on(live: Live) -> None:
     assert client.ask(PING) == [0]
     assert client.ask("restarted.ping.call().get(timeout=60).values()", 60) == [0, 1]
     assert client.ask("again.pids()") == pids
-    assert client.ask("failures(1, 0)") == []
+    assert client.ask("failures_so_far()") == []
     finish(live, client, following)
 
 
@@ -98,7 +98,7 @@ def test_a_worker_that_died_without_it_is_told_with_its_status(live: Live) -> No
     kill(following)
     last = live.daemon()
     client.start_victims(1)
-    assert len(client.ask("failures(2, 0)")) == 1
+    assert len(client.ask("failures_so_far()")) == 1
     finish(live, client, last)
 
 
@@ -267,5 +267,5 @@ def test_kills_at_any_moment_leave_a_session_whole(live: Live) -> None:
         assert client.ask(PING) == [0, 1]
         fds.append(len(os.listdir(f"/proc/{client.pid}/fd")))
     assert fds[-1] <= fds[0] + 2, fds
-    assert client.ask("failures(1, 0)") == []
+    assert client.ask("failures_so_far()") == []
     finish(live, client, daemon)

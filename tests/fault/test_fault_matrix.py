@@ -51,7 +51,7 @@ def assert_told(cell: Cell) -> None:
         assert (failure["kind"], failure["mesh"]) == ("exception", "broken")
         return
     if fault not in DEATHS or fault == "exit 0" or cell.moment == "before ready":
-        assert cell.client.ask("failures(1, 0)") == []
+        assert cell.client.ask("failures_so_far()") == []
         return
     told = cell.client.ask(f"failures({len(cell.meshes)})")
     assert sorted(failure["mesh"] for failure in told) == sorted(cell.meshes)
@@ -91,7 +91,7 @@ def assert_stopped(cell: Cell) -> None:
     """Who is being stopped is gone afterwards, whatever it does; an exception in `__cleanup__` is a failure."""
     assert cell.ends(EVENT_S) == [None]
     raised = cell.outcome.fault == "raise"
-    told = cell.client.ask(f"failures({int(raised)}, {EVENT_S})")
+    told = cell.client.ask(f"failures({int(raised)})")
     assert [failure["kind"] for failure in told] == (["exception"] if raised else [])
 
 

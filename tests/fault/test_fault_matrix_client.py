@@ -49,7 +49,7 @@ def assert_survived(cell: Cell, workers: set[int]) -> None:
     ends = cell.ends(EVENT_S)
     assert set(ends) == {{"before ready": True, "stopping": None}.get(cell.moment, "answered")}
     cell.assert_others_unharmed()
-    assert client.ask("failures(1, 0)") == []
+    assert client.ask("failures_so_far()") == []
     if cell.moment != "stopping":
         assert workers <= set(cell.live.census.take())
     assert client.finish() == 0

@@ -74,7 +74,7 @@ class OwnerCell:
         raised = self.fault == "raise" and self.moment in ("in __init__", "stopping")
         failed = self.dies and self.fault != "exit 0"
         expected = sorted(self.cell.meshes) if failed else [self.cell.meshes[-1]] if raised else []
-        told = self.client.ask(f"failures({len(expected)}, {EVENT_S if expected else 0})")
+        told = self.client.ask(f"failures({len(expected)})")
         assert sorted(failure["mesh"] for failure in told) == expected, told
         for failure in told:
             kind_and_code = DEATHS[self.fault] if failed else ("exception", 0)

@@ -130,7 +130,7 @@ def test_nothing_that_lives_is_called_dead(live: Live, monkeypatch: pytest.Monke
         assert [client.result(call, PATIENCE_S) for call in transfers] == [CHUNKS, CHUNKS]
         assert client.ask("victims.pid.call().get().values()", PATIENCE_S) == pids
     assert answered >= RUN_S / 5
-    assert client.ask("failures(0)") == []
+    assert client.ask("failures_so_far()") == []
     records = known_failures(live)
     assert {record["event"]["kind"] for record in records} == {"FAILURE_KIND_HUNG"}, records
     assert {record["event"].get("rank", 0) for record in records} >= {*HOLDING}

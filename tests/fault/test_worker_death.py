@@ -54,7 +54,7 @@ def test_during_a_call(live: Live, how: str, path: str) -> None:
     assert "rank 2" in error.fields["text"] or kind == "stopped"
     assert_others_live(client)
     if kind == "stopped":
-        assert client.ask("failures(1, 0)") == []
+        assert client.ask("failures_so_far()") == []
     else:
         (failure,) = client.ask("failures(1)")
         assert_told(failure, kind, code)
@@ -81,7 +81,7 @@ def test_callers_learn_it_without_the_daemon(live: Live, client: Client, how: st
         os.kill(daemon, signal.SIGCONT)
     # What the daemon says afterwards is told to nobody a second time.
     assert_others_live(client)
-    assert client.ask("failures(2, 0)") == [failure]
+    assert client.ask("failures_so_far()") == [failure]
     assert client.finish() == 0
     live.assert_gone()
 

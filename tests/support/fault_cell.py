@@ -104,7 +104,7 @@ class Cell:
         deadline = time.monotonic() + EVENT_S
         while not (stopped := [p.pid for p in self.live.census.take().values() if p.state == "T"]):
             assert time.monotonic() < deadline, "nobody has stopped"
-        assert self.client.ask("failures(1, 0)") == []
+        assert self.client.ask("failures_so_far()") == []
         (pid,) = stopped
         os.kill(pid, signal.SIGCONT)
 

@@ -62,7 +62,7 @@ class Neighbours:
         self.client.ask("victims.take.call(0).get(timeout=10)")
         assert self.client.ask("victims.count.call().get(timeout=10).values()") == [self._calls] * 2
         assert list(self.client.ask("procs.pids()")) == self._pids
-        assert self.client.ask("failures(1, 0)") == []
+        assert self.client.ask("failures_so_far()") == []
         assert self.daemon.process.poll() is None
         self._wait_for_files()
         # Its end takes the daemon a few turns, and this some more.

@@ -27,7 +27,13 @@ def _record(failure: Any) -> None:
 def failures(count: int, timeout: float = 20) -> list[dict[str, Any]]:
     """What reached the root unhandled, once there are so many."""
     with _failed:
-        _failed.wait_for(lambda: len(_failures) >= count, timeout)
+        if not _failed.wait_for(lambda: len(_failures) >= count, timeout):
+            raise TimeoutError(f"{count} failures awaited, told: {_failures}")
+        return list(_failures)
+
+
+def failures_so_far() -> list[dict[str, Any]]:
+    with _failed:
         return list(_failures)
 
 
