@@ -20,7 +20,6 @@ namespace {
 
 // Failed actors stay in the listing while their process lives, so that it tells why calls fail; the latest
 // ones.
-constexpr size_t kFailedActorsMax = 256;
 // Names and labels that a process chooses, kept for listings.
 constexpr size_t kNameBytesMax = 1024;
 
@@ -31,6 +30,29 @@ std::string BoundedText(const Value& value) {
 SessionIdentity NewIdentity(DaemonContext* context) {
   const SessionId id(context->random_id());
   return {.id = id, .mark = id, .client = ProcAddress{context->host, context->next_proc++, 1}, .ticket = {}};
+}
+
+// What a process says of one of its actors.
+absl::StatusOr<ActorRecord> ActorFromValue(const ProcAddress& proc, const Value& body) {
+  MONARCH_ASSIGN_OR_RETURN(const int64_t actor, body["actor"].AsInt());
+  MONARCH_ASSIGN_OR_RETURN(const int64_t rank, body["rank"].AsInt());
+  ActorRecord entry;
+  entry.address = ActorAddress{proc, static_cast<uint64_t>(actor)};
+  if (!body["owner"].is_nil()) {
+    MONARCH_ASSIGN_OR_RETURN(entry.owner, ActorAddressFromValue(body["owner"]));
+  }
+  entry.name = BoundedText(body["name"]);
+  entry.actor_class = BoundedText(body["class"]);
+  entry.mesh = BoundedText(body["mesh"]);
+  entry.rank = static_cast<uint32_t>(rank);
+  entry.rank_label = BoundedText(body["rank_label"]);
+  entry.incarnation = static_cast<uint32_t>(body["incarnation"].AsInt().value_or(1));
+  if (!body["restarts"].is_nil()) {
+    MONARCH_ASSIGN_OR_RETURN(entry.restarts, MeshRestartsFromValue(body["restarts"]));
+    entry.restarts->mesh = BoundedText(Value(entry.restarts->mesh));
+    entry.restarts->policy = BoundedText(Value(entry.restarts->policy));
+  }
+  return entry;
 }
 
 }  // namespace
@@ -323,53 +345,20 @@ void Session::AnswerWaiting(ProcRecord& peer) {
 }
 
 absl::Status Session::OnActorUp(ProcRecord& record, const Value& body) {
-  MONARCH_ASSIGN_OR_RETURN(const int64_t actor, body["actor"].AsInt());
-  MONARCH_ASSIGN_OR_RETURN(const int64_t rank, body["rank"].AsInt());
-  ActorRecord entry;
-  entry.address = ActorAddress{record.description.address, static_cast<uint64_t>(actor)};
-  if (!body["owner"].is_nil()) {
-    MONARCH_ASSIGN_OR_RETURN(entry.owner, ActorAddressFromValue(body["owner"]));
-  }
-  entry.name = BoundedText(body["name"]);
-  entry.actor_class = BoundedText(body["class"]);
-  entry.mesh = BoundedText(body["mesh"]);
-  entry.rank = static_cast<uint32_t>(rank);
-  entry.rank_label = BoundedText(body["rank_label"]);
-  entry.incarnation = static_cast<uint32_t>(body["incarnation"].AsInt().value_or(1));
-  if (!body["restarts"].is_nil()) {
-    MONARCH_ASSIGN_OR_RETURN(entry.restarts, MeshRestartsFromValue(body["restarts"]));
-    entry.restarts->mesh = BoundedText(Value(entry.restarts->mesh));
-    entry.restarts->policy = BoundedText(Value(entry.restarts->policy));
-  }
-  const auto known = actors_.find(entry.address);
-  if (known == actors_.end()) {
+  MONARCH_ASSIGN_OR_RETURN(ActorRecord actor, ActorFromValue(record.description.address, body));
+  if (actors_.Find(actor.address) == nullptr) {
     // Only the listing is incomplete then; the process has a limit of its own.
     if (record.actors_up >= context_->limits.actors_per_proc_max) return absl::OkStatus();
-    ++record.actors_up;
-    keeper_.KeepActor(entry);
-    hangs_.Watch(entry.address, absl::Milliseconds(body["hung_after_ms"].AsInt().value_or(0)));
+    keeper_.KeepActor(actor);
+    hangs_.Watch(actor.address, absl::Milliseconds(body["hung_after_ms"].AsInt().value_or(0)));
   }
-  const ActorAddress address = entry.address;
-  actors_.insert_or_assign(address, std::move(entry));
+  actors_.Put(record, std::move(actor));
   return absl::OkStatus();
-}
-
-void Session::ListFailed(ActorRecord* actor) {
-  actor->failed = true;
-  failed_actors_.push_back(actor->address);
-  if (failed_actors_.size() <= kFailedActorsMax) return;
-  const auto oldest = actors_.find(failed_actors_.front());
-  failed_actors_.pop_front();
-  // Its process may have ended, and taken it out of the list.
-  if (oldest == actors_.end() || !oldest->second.failed) return;
-  if (ProcRecord* record = procs_.Find(oldest->first.proc)) --record->actors_up;
-  actors_.erase(oldest);
 }
 
 absl::Status Session::OnActorDown(ProcRecord& record, const Value& body) {
   MONARCH_ASSIGN_OR_RETURN(const int64_t actor, body["actor"].AsInt());
   const ActorAddress address{record.description.address, static_cast<uint64_t>(actor)};
-  const auto found = actors_.find(address);
   hangs_.Forget(address);
   keeper_.ForgetActor(address);
   keeper_.ForgetHang(address);
@@ -379,12 +368,10 @@ absl::Status Session::OnActorDown(ProcRecord& record, const Value& body) {
     MONARCH_ASSIGN_OR_RETURN(event, FailureEventFromValue(body["event"]));
   }
   if (event.is_stop()) {
-    if (found == actors_.end()) return absl::OkStatus();
-    actors_.erase(found);
-    --record.actors_up;
+    actors_.Remove(record, address);
     return absl::OkStatus();
   }
-  if (found != actors_.end() && !found->second.failed) ListFailed(&found->second);
+  actors_.MarkFailed(procs_, address);
   keeper_.KeepFailure(event);
   context_->events->Add(id_.ToHex(), "actor_failed", std::move(event));
   return absl::OkStatus();

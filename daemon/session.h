@@ -2,8 +2,6 @@
 
 #include <sys/types.h>
 
-#include <deque>
-#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,6 +12,7 @@
 #include "absl/functional/any_invocable.h"
 #include "base/ids.h"
 #include "base/scoped_fd.h"
+#include "daemon/actor_list.h"
 #include "daemon/adoption.h"
 #include "daemon/daemon_context.h"
 #include "daemon/hang_watch.h"
@@ -92,7 +91,7 @@ class Session : public NativeConnection::Handler,
   absl::Status ServeHome(ScopedFd socket) { return hosts_.ServeHome(std::move(socket)); }
   void SetHomeControl(ScopedFd socket) { hosts_.SetHomeControl(std::move(socket)); }
   const ProcAddress& client_address() const { return client_address_; }
-  const std::map<ActorAddress, ActorRecord>& actors() const { return actors_; }
+  const std::map<ActorAddress, ActorRecord>& actors() const { return actors_.all(); }
   const HangWatch& hangs() const { return hangs_; }
 
  private:
@@ -128,8 +127,8 @@ class Session : public NativeConnection::Handler,
   absl::Status OnControl(ProcRecord& record, const ControlMessage& message, std::vector<ScopedFd> fds);
   absl::Status OnWorkerHello(ProcRecord& record, const ControlMessage& message, std::vector<ScopedFd> fds);
   void Welcome(ProcRecord& record, uint32_t request);
-  void AdoptProcs(AdoptedSession*adopted), AdoptEvents(const SessionBook&book);
-  void AdoptActors(const SessionBook&book), ForgetAdoptedActors(ProcRecord&record);
+  void AdoptProcs(AdoptedSession* adopted);
+  void AdoptActors(const SessionBook& book);
   void TellWhatItMissed(ProcRecord& record);
   absl::Status OnConnect(ProcRecord& record, const ControlMessage& message);
   absl::Status WaitFor(const ProcRecord& peer, ProcRecord& asker, uint32_t request);
@@ -143,8 +142,9 @@ class Session : public NativeConnection::Handler,
   void SpawnHere(SpawnRequest request, Spawner::Reply reply);
   void StopHere(const StopRequest& request, Stopper::Reply reply);
   absl::Status SignalHere(const std::vector<ProcAddress>& procs, int signal);
-  void ListFailed(ActorRecord*actor), OnGoodbye(const ControlMessage&message);
-  absl::Status OnActorUp(ProcRecord&record, const Value&body), OnActorDown(ProcRecord&, const Value&body);
+  void OnGoodbye(const ControlMessage& message);
+  absl::Status OnActorUp(ProcRecord& record, const Value& body);
+  absl::Status OnActorDown(ProcRecord& record, const Value& body);
   void OnHang(const ActorAddress& actor, const Hang& hang, absl::Duration began);
   absl::Status OnFrame(ProcRecord& record, std::string packet);
   void ResumeSenders(const ProcRecord& receiver, size_t waiting_bytes);
@@ -155,7 +155,8 @@ class Session : public NativeConnection::Handler,
   void Die(uint64_t proc, const ProcExit& exit);
   void Bury(uint64_t proc, const FailureEvent& event);
   void OwnerDied(const ProcAddress& owner, const std::string& what);
-  FailureEvent BaseEvent(const ProcRecord&record) const, EndOf(const ProcAddress&proc) const;
+  FailureEvent BaseEvent(const ProcRecord& record) const;
+  FailureEvent EndOf(const ProcAddress& proc) const;
   void Broadcast(ControlType type, const ProcAddress& peer, const FailureEvent& event);
   void TellAll(ControlType type, const ProcAddress& peer, const FailureEvent& event);
   void WatchClient(), Rearm(), OnTimer(), AfterSweep(), MaybeFinishEnd(), FinishEnd();
@@ -185,8 +186,7 @@ class Session : public NativeConnection::Handler,
   RelayPauses pauses_;
   std::multimap<uint64_t, std::pair<uint64_t, uint32_t>> waiting_;  // peer -> (asker, request)
   std::multimap<uint64_t, ProcAddress> remote_waiting_;             // peer -> asker on another host
-  std::map<ActorAddress, ActorRecord> actors_;
-  std::deque<ActorAddress> failed_actors_;
+  ActorList actors_;
   HangWatch hangs_;
   std::unique_ptr<LauncherLink> launcher_;
   Spawner spawner_;

@@ -7,18 +7,17 @@
 namespace monarch {
 
 void Session::OnHang(const ActorAddress& actor, const Hang& hang, absl::Duration began) {
-  const auto found = actors_.find(actor);
+  const ActorRecord* who = actors_.Find(actor);
   const ProcRecord* record = procs_.Find(actor.proc);
-  if (found == actors_.end() || record == nullptr) return;
-  const ActorRecord& who = found->second;
+  if (who == nullptr || record == nullptr) return;
   HangNotice notice;
-  notice.owner = who.owner;
+  notice.owner = who->owner;
   notice.event = BaseEvent(*record);
   notice.event.kind = FailureKind::kHung;
-  notice.event.mesh = who.mesh;
-  notice.event.rank = who.rank;
-  notice.event.rank_label = who.rank_label;
-  notice.event.actor_class = who.actor_class;
+  notice.event.mesh = who->mesh;
+  notice.event.rank = who->rank;
+  notice.event.rank_label = who->rank_label;
+  notice.event.actor_class = who->actor_class;
   notice.event.actor = actor;
   notice.event.reason = hang.Text();
   notice.hang = hang;

@@ -283,14 +283,9 @@ void Session::Die(uint64_t proc, const ProcExit& exit) {
       .With("proc", proc)
       .With("pid", event.pid)
       .With("how", event.Summary());
-  const auto first = actors_.lower_bound(ActorAddress{address, 0});
-  const auto end = actors_.upper_bound(ActorAddress{address, std::numeric_limits<uint64_t>::max()});
-  for (auto it = first; it != end; ++it) {
-    const ActorRecord& actor = it->second;
-    if (!actor.failed) record->lost_actors.push_back({actor.mesh, actor.rank, actor.actor_class});
-  }
+  for (const ActorRecord& actor : actors_.TakeOf(address))
+    record->lost_actors.push_back({actor.mesh, actor.rank, actor.actor_class});
   context_->events->Add(id_.ToHex(), "proc_ended", event, record->lost_actors);
-  actors_.erase(first, end);
   hangs_.ForgetProc(address);
   spawner_.OnDied(*record, event, context_->loop->Now());
   if (!exit.confirmed) {

@@ -29,6 +29,24 @@ SessionIdentity IdentityOf(const AdoptedSession& adopted) {
           .ticket = {}};
 }
 
+// Oldest first, as they were when they came.
+void AdoptEvents(const std::string& session, const SessionBook& book, EventLog* log) {
+  std::vector<std::pair<int64_t, absl::AnyInvocable<void()>>> events;
+  for (const KeptEnd& end : book.ends) {
+    const int64_t at = end.event.unix_ms;
+    events.emplace_back(at, [&, at] { log->Add(session, "proc_ended", end.event, end.lost_actors, at); });
+  }
+  for (const FailureEvent& event : book.failures)
+    events.emplace_back(event.unix_ms, [&] { log->Add(session, "actor_failed", event, {}, event.unix_ms); });
+  for (const KeptHang& hang : book.hangs) {
+    const FailureEvent& event = hang.notice.event;
+    events.emplace_back(event.unix_ms, [&] { log->AddHang(session, hang.notice, event.unix_ms); });
+  }
+  std::stable_sort(events.begin(), events.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (auto& [at, add] : events) add();
+}
+
 }  // namespace
 
 absl::Status Session::EnsureLauncher() {
@@ -90,7 +108,7 @@ void Session::AdoptProcs(AdoptedSession* adopted) {
   std::vector<uint64_t> cut_off;
   std::vector<uint64_t> stopping;
   for (const KeptEnd& end : book.ends) procs_.RecordEnd(end.proc, end.event);
-  AdoptEvents(book);
+  AdoptEvents(id_.ToHex(), book, context_->events);
   for (ProcRecord& record : book.procs) {
     const ProcAddress address = record.description.address;
     // No daemon before this one gave out the numbers that it will.
@@ -162,26 +180,6 @@ void Session::AdoptProcs(AdoptedSession* adopted) {
   Rearm();
 }
 
-// Oldest first, as they were when they came.
-void Session::AdoptEvents(const SessionBook& book) {
-  std::vector<std::pair<int64_t, absl::AnyInvocable<void()>>> events;
-  EventLog& log = *context_->events;
-  const std::string id = id_.ToHex();
-  for (const KeptEnd& end : book.ends) {
-    const int64_t at = end.event.unix_ms;
-    events.emplace_back(at, [&, at] { log.Add(id, "proc_ended", end.event, end.lost_actors, at); });
-  }
-  for (const FailureEvent& event : book.failures)
-    events.emplace_back(event.unix_ms, [&] { log.Add(id, "actor_failed", event, {}, event.unix_ms); });
-  for (const KeptHang& hang : book.hangs) {
-    const FailureEvent& event = hang.notice.event;
-    events.emplace_back(event.unix_ms, [&] { log.AddHang(id, hang.notice, event.unix_ms); });
-  }
-  std::stable_sort(events.begin(), events.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  for (auto& [at, add] : events) add();
-}
-
 // Until their processes say themselves what they hold; and for those that do not come back.
 void Session::AdoptActors(const SessionBook& book) {
   for (const KeptHang& hang : book.hangs)
@@ -190,22 +188,9 @@ void Session::AdoptActors(const SessionBook& book) {
     ProcRecord* record = procs_.Find(actor.address.proc);
     if (record == nullptr) {
       keeper_.ForgetActor(actor.address);
-    } else if (actors_.emplace(actor.address, actor).second) {
-      ++record->actors_up;
+    } else if (actors_.Find(actor.address) == nullptr) {
+      actors_.Put(*record, actor);
     }
-  }
-}
-
-void Session::ForgetAdoptedActors(ProcRecord& record) {
-  const ProcAddress& proc = record.description.address;
-  for (auto it = actors_.lower_bound(ActorAddress{proc, 0}); it != actors_.end() && it->first.proc == proc;) {
-    if (it->second.failed) {
-      ++it;
-      continue;
-    }
-    keeper_.ForgetActor(it->first);
-    --record.actors_up;
-    it = actors_.erase(it);
   }
 }
 
@@ -228,7 +213,8 @@ absl::Status Session::Resume(const ControlMessage& hello, pid_t pid,
   record->connection = std::move(connection);
   record->connection->proc = self.proc;
   record->connection->SetHandler(this);
-  ForgetAdoptedActors(*record);  // It names those that it has.
+  // It names those that it has.
+  for (const ActorAddress& actor : actors_.RemoveLivingOf(*record)) keeper_.ForgetActor(actor);
   Welcome(*record, hello.request);
   TellWhatItMissed(*record);
   return absl::OkStatus();
