@@ -45,6 +45,24 @@ def test_a_killed_worker_daemon_makes_its_processes_unreachable(live: Live) -> N
     assert client.finish() == 0
 
 
+def test_a_daemon_that_came_back_under_its_address_is_another_host(live: Live) -> None:
+    live.run_dir_stays = True
+    worker = live.worker()
+    client = spread(live, worker)
+    pending = hang(live, client, 0)
+    worker.process.kill()
+    client.error(pending)
+    live.worker(address=worker.address)
+    client.ask(f"again = attach({worker.address!r})", 60)
+    assert client.ask("again != hosts")
+    client.ask("(new_procs, new_victims) = spread_victims(again)", 60)
+    assert client.ask("new_victims.ping.call_one().get(timeout=20)") == 0
+    # What was there before is not what has this address now.
+    error = client.fails("victims.ping.call_one().get(timeout=20)")
+    assert error.fields["kind"] == "unreachable"
+    assert client.finish() == 0
+
+
 def test_a_silent_host_is_given_up(live: Live) -> None:
     worker = live.worker()
     client = spread(live, worker)
