@@ -18,18 +18,20 @@ void ActorList::Remove(ProcRecord& record, const ActorAddress& actor) {
   if (actors_.erase(actor) != 0) --record.actors_up;
 }
 
-void ActorList::MarkFailed(ProcTable& procs, const ActorAddress& actor) {
+std::optional<ActorAddress> ActorList::MarkFailed(ProcTable& procs, const ActorAddress& actor) {
   const auto found = actors_.find(actor);
-  if (found == actors_.end() || found->second.failed) return;
+  if (found == actors_.end() || found->second.failed) return std::nullopt;
   found->second.failed = true;
   failed_.push_back(actor);
-  if (failed_.size() <= kFailedMax) return;
+  if (failed_.size() <= kFailedMax) return std::nullopt;
   const auto oldest = actors_.find(failed_.front());
   failed_.pop_front();
   // Its process may have ended, and taken it out of the list.
-  if (oldest == actors_.end() || !oldest->second.failed) return;
-  if (ProcRecord* record = procs.Find(oldest->first.proc)) --record->actors_up;
+  if (oldest == actors_.end() || !oldest->second.failed) return std::nullopt;
+  const ActorAddress dropped = oldest->first;
+  if (ProcRecord* record = procs.Find(dropped.proc)) --record->actors_up;
   actors_.erase(oldest);
+  return dropped;
 }
 
 std::vector<ActorAddress> ActorList::RemoveLivingOf(ProcRecord& record) {

@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "base/ids.h"
@@ -22,8 +23,8 @@ class ActorList {
   void Put(ProcRecord& record, ActorRecord actor);
   // Nothing if it is not there.
   void Remove(ProcRecord& record, const ActorAddress& actor);
-  // Nothing if it is not there, or has failed before.
-  void MarkFailed(ProcTable& procs, const ActorAddress& actor);
+  // Nothing if it is not there, or has failed before. Gives the one that is listed no more for it.
+  std::optional<ActorAddress> MarkFailed(ProcTable& procs, const ActorAddress& actor);
   // Those that have not failed; which they were.
   std::vector<ActorAddress> RemoveLivingOf(ProcRecord& record);
   // All of a process that has ended; those that had not failed.

@@ -38,11 +38,16 @@ TEST_CASE("ActorList.OfThoseThatFailedTheNewestStay") {
   ProcTable procs(4);
   ProcRecord& record = AddProc(&procs, 1);
   ActorList list;
+  std::vector<ActorAddress> dropped;
   for (uint64_t actor = 1; actor <= 300; ++actor) {
     list.Put(record, Actor(record, actor));
-    list.MarkFailed(procs, Actor(record, actor).address);
-    list.MarkFailed(procs, Actor(record, actor).address);
+    for (int time = 0; time < 2; ++time) {
+      const auto one = list.MarkFailed(procs, Actor(record, actor).address);
+      if (one) dropped.push_back(*one);
+    }
   }
+  CHECK(dropped.size() == 44);
+  CHECK(dropped.front() == Actor(record, 1).address);
   CHECK(list.all().size() == 256);
   CHECK(record.actors_up == 256);
   CHECK(list.Find(Actor(record, 44).address) == nullptr);

@@ -360,7 +360,6 @@ absl::Status Session::OnActorDown(ProcRecord& record, const Value& body) {
   MONARCH_ASSIGN_OR_RETURN(const int64_t actor, body["actor"].AsInt());
   const ActorAddress address{record.description.address, static_cast<uint64_t>(actor)};
   hangs_.Forget(address);
-  keeper_.ForgetActor(address);
   keeper_.ForgetHang(address);
   FailureEvent event;
   event.kind = FailureKind::kStopped;
@@ -368,10 +367,12 @@ absl::Status Session::OnActorDown(ProcRecord& record, const Value& body) {
     MONARCH_ASSIGN_OR_RETURN(event, FailureEventFromValue(body["event"]));
   }
   if (event.is_stop()) {
+    keeper_.ForgetActor(address);
     actors_.Remove(record, address);
     return absl::OkStatus();
   }
-  actors_.MarkFailed(procs_, address);
+  if (const auto dropped = actors_.MarkFailed(procs_, address)) keeper_.ForgetActor(*dropped);
+  if (const ActorRecord* failed = actors_.Find(address)) keeper_.KeepFailedActor(*failed);
   keeper_.KeepFailure(event);
   context_->events->Add(id_.ToHex(), "actor_failed", std::move(event));
   return absl::OkStatus();

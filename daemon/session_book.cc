@@ -174,6 +174,7 @@ absl::Status ReadActor(const Value& body, SessionBook* book) {
   MONARCH_ASSIGN_OR_RETURN(actor.rank, Small(body, "rank"));
   MONARCH_ASSIGN_OR_RETURN(actor.rank_label, body["rank_label"].AsString());
   MONARCH_ASSIGN_OR_RETURN(actor.incarnation, Small(body, "incarnation"));
+  actor.failed = body["failed"].AsBool().value_or(false);  // older builds kept no others
   book->actors.push_back(std::move(actor));
   return absl::OkStatus();
 }
@@ -296,7 +297,8 @@ BookEntry EntryOf(const ActorRecord& actor) {
            {"mesh", Value(Name(actor.mesh))},
            {"rank", Value(actor.rank)},
            {"rank_label", Value(Name(actor.rank_label))},
-           {"incarnation", Value(actor.incarnation)}},
+           {"incarnation", Value(actor.incarnation)},
+           {"failed", Value(actor.failed)}},
           {}};
 }
 

@@ -88,7 +88,7 @@ struct SessionBook {
   std::map<uint64_t, StartToken> control_tokens;  // by proc
   std::vector<KeptEnd> ends;
   std::vector<FailureEvent> failures;  // of actors
-  std::vector<ActorRecord> actors;     // that have not failed
+  std::vector<ActorRecord> actors;
   std::vector<KeptHang> hangs;
   std::vector<KeptLink> links;
   std::map<std::string, KeptSpawn> spawns;

@@ -78,11 +78,13 @@ TEST_CASE("actors, their failures and their hangs come out of the book as they w
   actor.mesh = "trainers";
   actor.rank = 3;
   actor.incarnation = 2;
+  actor.failed = true;
   REQUIRE(AddTo(&book, EntryOf(actor)).ok());
   CHECK(book.actors[0].address == actor.address);
   CHECK(book.actors[0].owner == actor.owner);
   CHECK(book.actors[0].mesh == "trainers");
   CHECK(book.actors[0].incarnation == 2);
+  CHECK(book.actors[0].failed);
   FailureEvent failure;
   failure.kind = FailureKind::kException;
   failure.traceback = "line";

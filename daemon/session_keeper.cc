@@ -76,6 +76,14 @@ void SessionKeeper::KeepActor(const ActorRecord& actor) {
   Keep(EntryOf(actor));
 }
 
+void SessionKeeper::KeepFailedActor(const ActorRecord& actor) {
+  if (!actors_.contains(actor.address)) return;
+  const ProcAddress& proc = actor.address.proc;
+  if (std::distance(FirstOf(actors_, proc), EndOf(actors_, proc)) > kActorsOfProcMax / 2)
+    return ForgetActor(actor.address);
+  Keep(EntryOf(actor));
+}
+
 void SessionKeeper::ForgetActor(const ActorAddress& actor) {
   if (actors_.erase(actor) != 0) launcher_->Forget(ActorKey(actor));
 }

@@ -32,6 +32,8 @@ class SessionKeeper {
   void Bury(const KeptEnd& end, const std::string& spawn_id);
   // Of a process's actors the first are kept, for when it ends.
   void KeepActor(const ActorRecord& actor);
+  // One that has failed since, as far as it leaves room for those that live.
+  void KeepFailedActor(const ActorRecord& actor);
   void ForgetActor(const ActorAddress& actor);
   void KeepFailure(const FailureEvent& event);
   void KeepHang(const KeptHang& hang);

@@ -189,7 +189,11 @@ void Session::AdoptActors(const SessionBook& book) {
     if (record == nullptr) {
       keeper_.ForgetActor(actor.address);
     } else if (actors_.Find(actor.address) == nullptr) {
-      actors_.Put(*record, actor);
+      // The list counts itself which of them have failed.
+      ActorRecord listed = actor;
+      listed.failed = false;
+      actors_.Put(*record, std::move(listed));
+      if (actor.failed) actors_.MarkFailed(procs_, actor.address);
     }
   }
 }

@@ -117,9 +117,11 @@ SPAWN = "from monarch.actor import this_host; this_host().spawn_procs({'gpus': 1
 def test_what_it_shows_is_as_before(live: Live) -> None:
     daemon, client, pids = start(live)
     os.kill(pids[1], signal.SIGTERM)
-    client.ask("failures(1)")
+    client.ask("broken = procs.slice(gpus=2).spawn('broken', Raising)")
+    client.ask("failures(2)")
     before = shown(live, daemon)
-    assert any("victims" in line for line in before)
+    for what in ("victims", "actors broken:", r"rank 0  pid \d+  failed$"):
+        assert any(re.search(what, line) for line in before), before
     kill(daemon)
     following = live.daemon()
     # They and the client are back, once they have asked it for something.
