@@ -215,6 +215,22 @@ def test_large_buffers_arrive_writable_and_as_copies(spawn_procs: Any) -> None:
     assert data[0] == 1
 
 
+class StartsWithBuffer(Buffers):
+    def __init__(self, held: HoldsBuffer) -> None:
+        self.held = held
+
+
+def test_arguments_are_as_they_were_at_the_call_also_if_it_waits_for_its_mesh(spawn_procs: Any) -> None:
+    data = bytearray(b"\1" * 100_000)
+    # Processes take longer to start than these lines take.
+    buffers = spawn_procs().spawn("buffers", StartsWithBuffer, HoldsBuffer(data))
+    first = buffers.kept.call_one()
+    sums = buffers.change.call_one(HoldsBuffer(data))
+    data[:] = b"\5" * len(data)
+    assert first.get() == 4
+    assert sums.get() == (12, False)
+
+
 def test_a_received_buffer_stays_alive_with_its_holder(spawn_procs: Any) -> None:
     buffers = spawn_procs().spawn("buffers", Buffers)
     buffers.keep.call_one(HoldsBuffer(bytearray(b"\1" * 100_000))).get()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import pickle
 import signal
 import threading
 from typing import Any
@@ -172,6 +173,20 @@ def test_a_call_during_a_restart_waits_for_the_new_member(spawn_procs: Any) -> N
     whole = mesh.add.call(0)
     assert [call.get(timeout=EVENT_S) for call in calls] == [1, 2, 3]
     assert list(whole.get(timeout=EVENT_S).values()) == [13, 10]
+
+
+def test_the_arguments_of_a_call_that_waits_are_those_of_the_call(spawn_procs: Any) -> None:
+    class Summing(Member):
+        @endpoint
+        def sum(self, data: Any) -> int:
+            return sum(memoryview(data)[:4])
+
+    mesh = spawn_procs().spawn("m", Summing, restart=Restart.one_for_one(backoff=SOON))
+    fails(mesh.leave.call_one())
+    data = bytearray(b"\1" * 100_000)
+    waiting = mesh.sum.call_one(pickle.PickleBuffer(data))
+    data[:] = b"\5" * len(data)
+    assert waiting.get(timeout=EVENT_S) == 4
 
 
 def test_members_that_are_not_restarted_are_not_waited_for(spawn_procs: Any) -> None:
@@ -343,8 +358,6 @@ def test_constructor_arguments_are_those_of_the_spawn_also_when_the_caller_chang
         @endpoint
         def first(self) -> int:
             return int(self.data[0])
-
-    import pickle
 
     data = bytearray(b"\1" * 100_000)
     mesh = spawn_procs().spawn(

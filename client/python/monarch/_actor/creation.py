@@ -50,10 +50,6 @@ class Creation:
         self._core = core
         self._shape = shape
 
-    def keep(self) -> None:
-        """Copies what else would change with the caller's arrays."""
-        self.parts = [bytes(part) for part in self.parts]
-
     def tell(self, addresses: list[Address]) -> None:
         """From now on deaths are told, and reports know the members."""
         core, shape = self._core, self._shape

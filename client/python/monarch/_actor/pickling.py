@@ -149,8 +149,13 @@ def dumps_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     return _within_limit(parts)
 
 
+def copied(parts: list[Any]) -> list[Any]:
+    """With buffers of their own: what is sent later is as it was when it was pickled, whatever its owner does."""
+    return [parts[0], *(bytes(part) for part in parts[1:])]
+
+
 def dumps_creation(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], *more: Any) -> list[Any]:
-    """As dumps((cls, args, kwargs, *more))."""
+    """As dumps((cls, args, kwargs, *more)), and copied: it is sent when the processes are there, and at each restart."""
     try:
         parts = _dumps((cls, args, kwargs, *more))
     except Exception as error:
@@ -160,7 +165,7 @@ def dumps_creation(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], *mo
         if explained is error:
             explained = cannot_pickle(error, f"class {cls.__qualname__}", cls, _dumps)
         raise explained from None
-    return _within_limit(parts)
+    return copied(_within_limit(parts))
 
 
 def dumps_value(value: Any) -> tuple[bytes, list[Any]]:

@@ -176,12 +176,11 @@ class ProcMesh(pickling.Reference, MeshTrait):
             creation = core.creation = Creation(owner, core, shape, parts, self._describe_to(owner), told)
             creation.hung_after_ms = hung_after_ms
             if policy is not None or base.restartable is not None:
-                creation.keep()
                 self._make_restartable(core, creation, ranks)
             creation.tell(core.members.addresses)
             creation.send(dict(enumerate(core.members.addresses)), 1, created)
             if policy is None and base.restartable is None:
-                creation.parts = []  # Else the caller's arrays would live as long as the mesh.
+                creation.parts = []  # Else they would live as long as the mesh.
             core.readiness.set_ready()
 
         def create_when_up() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from monarch import _runtime
-from monarch._actor import peer_semantics
+from monarch._actor import peer_semantics, pickling
 from monarch._actor.errors import ResourceExhausted, send_error
 from monarch._actor.readiness import size_of, wait_for_room
 
@@ -19,11 +19,11 @@ class Transmission:
     """Sends now, or once the mesh is ready; to a member that is being started again, once it is up.
 
     Attributes:
-        parts: the pickled arguments.
+        parts: the pickled arguments; what waits has a copy of the caller's buffers.
         call: gets the answers, and a failure for each member that the message cannot be sent to.
     """
 
-    __slots__ = ("_call_name", "_instance", "_mesh", "_meta", "call", "parts")
+    __slots__ = ("_call_name", "_instance", "_mesh", "_meta", "_owns_parts", "call", "parts")
 
     def __init__(
         self,
@@ -40,6 +40,7 @@ class Transmission:
         self._meta = meta
         self.parts = parts
         self.call = call
+        self._owns_parts = False
 
     def start(self, only: int | None, answers: int, deadline: float | None = None) -> None:
         """To all, or to the one at a place.
@@ -75,11 +76,18 @@ class Transmission:
         elif wait_for_room(
             self._instance.runtime.limits, lambda: readiness, f"mesh {mesh._mesh_name()!r}", deadline
         ):
+            self._own_parts()
             readiness.post(
                 send_later,
                 lambda error: self._fail(answers, {"kind": "start_failed", "reason": str(error)}),
                 size_of(self.parts),
             )
+
+    def _own_parts(self) -> None:
+        """The caller may change its arrays as soon as the call is made."""
+        if not self._owns_parts:
+            self.parts = pickling.copied(self.parts)
+            self._owns_parts = True
 
     def _wait_for_room(self, only: int | None, deadline: float | None) -> bool:
         """At those who are being started again."""
@@ -98,6 +106,7 @@ class Transmission:
             self._send_to(targets if only is None else targets.one(only))
             return
         # Each member gets it when it can.
+        self._own_parts()
         ranks = list(self._mesh._shape_now().ndslice)
         size = size_of(self.parts)
         for at in range(len(ranks)) if only is None else (only,):
