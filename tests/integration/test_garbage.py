@@ -36,7 +36,7 @@ def client(live: Live, daemon: Daemon) -> Iterator[Client]:
     yield client
     client.ask("stop.set()")
     assert client.result(working) > 0
-    assert client.ask("failures(1, 0)") == []
+    assert client.ask("failures_so_far()") == []
     assert len(client.start_victims(2)) == 2
     assert client.finish() == 0
 

@@ -190,7 +190,7 @@ def test_a_hang_on_a_host_is_told_to_the_client_and_known_at_home(
     assert client.result(pending) == 0
     assert read_fifo(told) == "victims:1 wait_for True"
     assert known_hangs(live) == [["victims True"]] * 2
-    assert client.ask("failures(0)") == []
+    assert client.ask("failures_so_far()") == []
     assert client.finish() == 0
 
 
