@@ -266,6 +266,17 @@ def test_a_stop_is_no_failure_and_starts_nothing_again(spawn_procs: Any, failure
     mesh.stop().get(timeout=EVENT_S)
 
 
+def test_with_the_processes_their_policies_end(spawn_procs: Any) -> None:
+    procs = spawn_procs()
+    mesh = procs.spawn("ends along", Member, restart=Restart.one_for_one())
+    values(mesh)
+    (thread,) = [one for one in threading.enumerate() if one.name == "monarch-restarts-ends along"]
+    procs.stop().get(timeout=EVENT_S)
+    thread.join(EVENT_S)
+    assert not thread.is_alive()
+    assert fails(mesh.add.call_one()).event.kind == "stopped"
+
+
 def test_a_stop_during_a_restart_ends_it_and_what_waits_fails(spawn_procs: Any, failures: Failures) -> None:
     mesh = spawn_procs({"gpus": 2}).spawn("m", Member, restart=Restart.one_for_one(backoff=NEVER))
     values(mesh)

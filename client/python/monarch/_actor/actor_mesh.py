@@ -161,8 +161,9 @@ class ActorMeshCore:
         return self.proc_mesh is not None and self.proc_mesh._core is procs
 
     def disown(self, reason: str) -> None:
-        """Somebody ends the actors' processes on purpose."""
-        self.stopped = self._stopped_by(reason)
+        """Somebody ends the actors' processes on purpose, or has."""
+        if self.stopped is None:
+            self.stopped = self._stopped_by(reason)
         self._restart_no_more()
         # Behind the creation, which may be still to come, and behind a restart.
         self.readiness.post(lambda: self.turns.post(self._let_go), lambda error: None)

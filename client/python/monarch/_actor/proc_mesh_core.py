@@ -121,6 +121,7 @@ class ProcMeshCore:
         if self.owner is not None:
             for mesh in self._actors_of_owner():
                 self.owner.release(mesh)
+                mesh.disown(reason)
 
     def _let_go(self, reason: str) -> None:
         """Their end is no failure from now on, and what waits for a restart fails. In turn."""
