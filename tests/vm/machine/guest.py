@@ -54,13 +54,15 @@ class Guest:
         steps: list[Step],
         prepare: str = "true",
         copies: dict[pathlib.Path, tuple[str, ...]] | None = None,
+        folders: tuple[pathlib.Path, ...] = (),
     ) -> None:
         """`prepare`: a command that goes before the steps. `copies`: folders that it reads from a disk of its own, see
-        `image.build`."""
+        `image.build`. `folders`: what it needs of the host, also if they are below /tmp."""
         self._job = job
         self._steps = steps
         self._prepare = prepare
         self._copies = copies or {}
+        self._kept = [folder for folder in folders if pathlib.Path("/tmp") in folder.parents]
         self._last: collections.deque[str] = collections.deque(maxlen=CONSOLE_LINES)
         self._rest = b""
 
@@ -68,6 +70,7 @@ class Guest:
         image, release = initramfs.kernel()
         self._job.mkdir(parents=True, exist_ok=True)
         self._write_agent()
+        (self._job / "kept").write_text("".join(f"{folder}\n" for folder in self._kept))
         self._archive = tempfile.NamedTemporaryFile(prefix="monarch-vm-", suffix=".cpio")
         initramfs.build(pathlib.Path(self._archive.name), release)
         self._disk = tempfile.NamedTemporaryFile(prefix="monarch-vm-", suffix=".ext4")

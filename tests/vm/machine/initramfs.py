@@ -12,7 +12,7 @@ from machine.errors import VmError
 HERE = pathlib.Path(__file__).parent
 BUSYBOX = pathlib.Path("/bin/busybox")
 MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_blk", "crc32c_generic", "ext4")
-EMPTY = ("bin", "proc", "sys", "dev", "modules", "r", "low", "up", "img")
+EMPTY = ("bin", "proc", "sys", "dev", "modules", "r", "low", "up", "img", "hold")
 
 
 def kernel() -> tuple[pathlib.Path, str]:

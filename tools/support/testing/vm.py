@@ -57,7 +57,8 @@ def run(venv: pathlib.Path, root: pathlib.Path, full: bool, disabled: Disabled) 
         runs = _runs(venv, root, full, os.environ.get("MONARCH_TEST_VM", "").split(), disabled)
         waiting = {step.name: name for step, name in runs}
         try:
-            with Guest(job, [step for step, _ in runs], _prepare(venv, root), _copies(venv, root)) as guest:
+            steps = [step for step, _ in runs]
+            with Guest(job, steps, _prepare(venv, root), _copies(venv, root), (root,)) as guest:
                 for outcome in guest.outcomes():
                     name = waiting.pop(outcome.step.name)
                     print(f"$ {name}  ({outcome.seconds:.0f} s)\n{outcome.output}", flush=True)
