@@ -77,6 +77,7 @@ class Session : public NativeConnection::Handler,
   uid_t uid() const { return client_.uid; }
   pid_t client_pid() const { return client_.pid; }
   const std::string& name() const { return client_.name; }
+  bool is_ending() const { return state_ != SessionState::kRunning; }
   absl::Duration started() const { return started_; }
   std::string log_path() const;                        // of its workers' output; there once it has spawned
   size_t host_count() const { return hosts_.size(); }  // others that it is on
@@ -88,8 +89,7 @@ class Session : public NativeConnection::Handler,
   bool is_guest() const { return is_guest_; }
   // Serves the control plane on it, or uses the home's.
   absl::StatusOr<ControlPass> OpenControlFor(ScopedFd socket, const StartToken& ticket) override;
-  absl::Status ServeHome(ScopedFd socket) { return hosts_.ServeHome(std::move(socket)); }
-  void SetHomeControl(ScopedFd socket) { hosts_.SetHomeControl(std::move(socket)); }
+  SessionHosts& hosts() { return hosts_; }
   const ProcAddress& client_address() const { return client_address_; }
   const std::map<ActorAddress, ActorRecord>& actors() const { return actors_.all(); }
   const HangWatch& hangs() const { return hangs_; }

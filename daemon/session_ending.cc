@@ -81,8 +81,13 @@ void Session::FinishEnd() {
   LogInfo("daemon", "session ended").With("session", id_.ToHex());
   hosts_.TellGone();
   const ProcRecord* client = procs_.Find(client_address_);
-  if (goodbye_ && client != nullptr && client->connection)
-    client->connection->Answer(*goodbye_, ControlType::kOk);
+  if (client != nullptr && client->connection) {
+    if (goodbye_) {
+      client->connection->Answer(*goodbye_, ControlType::kOk);
+    } else {
+      client->connection->Send({ControlType::kGoodbye, 0, Value::Map{{"reason", Value(end_reason_)}}});
+    }
+  }
   context_->loop->Post([this, alive = std::weak_ptr<bool>(alive_)] {
     if (!alive.lock()) return;
     // Out of the session first, which ends in this call.

@@ -148,8 +148,31 @@ absl::Status SessionManager::CheckRoom() const {
       absl::StrCat("hello: sessions_per_host_max=", sessions_max, " reached"));
 }
 
+void SessionManager::Stop(const SessionId& id, const std::string& reason, absl::Duration kill_after,
+                          absl::AnyInvocable<void(absl::StatusOr<std::vector<FailureEvent>>)> reply) {
+  Session* session = Find(id);
+  if (session == nullptr)
+    return reply(absl::NotFoundError(absl::StrCat("stop: no session ", id.ToHex(), " on this host")));
+  Stopping stopping;
+  stopping.reply = std::move(reply);
+  for (const auto& [proc, record] : session->procs().all()) {
+    if (!record.is_client && record.alive()) stopping.procs.push_back(record.description.address);
+  }
+  stopping_.emplace(id, std::move(stopping));
+  session->End(reason, kill_after);
+}
+
 void SessionManager::OnSessionGone(Session* gone) {
   KeepLog(gone->log_path());
+  const auto [begin, end] = stopping_.equal_range(gone->id());
+  for (auto it = begin; it != end; ++it) {
+    std::vector<FailureEvent> ends;
+    for (const ProcAddress& proc : it->second.procs) {
+      if (const FailureEvent* how = gone->procs().EndOf(proc)) ends.push_back(*how);
+    }
+    it->second.reply(std::move(ends));
+  }
+  stopping_.erase(begin, end);
   sessions_.erase(gone->id());
   session_gone_();
 }
@@ -217,8 +240,8 @@ absl::Status SessionManager::OnControlOfHost(PeerListener::Connection& connectio
     return absl::UnauthenticatedError("hello: no such session of another host, or a wrong ticket");
   MONARCH_RETURN_IF_ERROR(AnswerHost(connection, {}));
   ScopedFd socket = connection.stream->ReleaseFd();
-  if (!reversed) return session->ServeHome(std::move(socket));
-  session->SetHomeControl(std::move(socket));
+  if (!reversed) return session->hosts().ServeHome(std::move(socket));
+  session->hosts().SetHomeControl(std::move(socket));
   return absl::OkStatus();
 }
 

@@ -5,8 +5,12 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/failure_event.h"
 #include "base/ids.h"
 #include "base/scoped_fd.h"
 #include "daemon/daemon_context.h"
@@ -35,6 +39,10 @@ class SessionManager : private NativeConnection::Handler {
   // Null: no such session (any more).
   Session* Find(const SessionId& id);
   const std::map<SessionId, std::unique_ptr<Session>>& sessions() const { return sessions_; }
+  // Ends one. NotFound; else the reply comes when nothing is left of it, with the ends of those of its
+  // processes here that live now.
+  void Stop(const SessionId& id, const std::string& reason, absl::Duration kill_after,
+            absl::AnyInvocable<void(absl::StatusOr<std::vector<FailureEvent>>)> reply);
   // Ends all; `session_gone` tells of each. New ones are refused from now on.
   void EndAll(const std::string& reason);
 
@@ -46,6 +54,11 @@ class SessionManager : private NativeConnection::Handler {
     PeerCredentials peer;
     ScopedFd pidfd;
     EventLoop::TimerId timer = 0;
+  };
+
+  struct Stopping {
+    std::vector<ProcAddress> procs;
+    absl::AnyInvocable<void(absl::StatusOr<std::vector<FailureEvent>>)> reply;
   };
 
   absl::Status OnPacket(NativeConnection& connection, Packet packet) override;
@@ -70,6 +83,7 @@ class SessionManager : private NativeConnection::Handler {
   std::map<uint64_t, Pending> pending_;  // by the connection's `proc`, which names none yet
   uint64_t next_pending_ = 1;
   std::map<SessionId, std::unique_ptr<Session>> sessions_;
+  std::multimap<SessionId, Stopping> stopping_;
   std::deque<std::string> logs_;
   std::string closing_;
 };

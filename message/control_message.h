@@ -30,7 +30,8 @@ enum class ControlType : uint16_t {
   kProcDetail = 12,  // daemon -> process: the same event with stderr and the confirmed cause
   kStop = 13,        // daemon or launcher -> worker: {reason, grace_ms}: stop the actors, then exit with 0
   kReady = 14,       // worker -> daemon: can create actors
-  kGoodbye = 15,     // client -> daemon: end my session now; answered by kOk when nothing of it is left
+  kGoodbye = 15,     // client -> daemon: end my session now; answered by kOk when nothing of it is left.
+                     // daemon -> client: {reason}: others ended it, and nothing is left
   kUndelivered =
       16,  // daemon -> process: {receiver, code, message, ...}: a relayed frame could not be delivered
   kRelayPause = 17,   // daemon -> process: {peer}: much waits for that proc, hold back what is relayed to it

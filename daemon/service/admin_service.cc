@@ -12,11 +12,15 @@
 #include "daemon/service/unary_answer.h"
 #include "daemon/session_activities.h"
 #include "message/mesh_restarts.h"
+#include "message/utf8.h"
 #include "proto/failure_event_conversion.h"
 #include "proto/id_conversion.h"
 
 namespace monarch {
 namespace {
+
+constexpr absl::Duration kGraceMax = absl::Minutes(10);
+constexpr size_t kNameBytesMax = 256;
 
 void FillStatus(const DaemonContext& context, const SessionManager& sessions, v1::GetStatusResponse* out) {
   uint64_t actors = 0;
@@ -66,6 +70,8 @@ void FillSession(const DaemonContext& context, const Session& session, v1::Sessi
   out->set_launcher_pid(session.launcher_pid());
   out->set_age_ms(absl::ToInt64Milliseconds(context.loop->Now() - session.started()));
   *out->mutable_client() = ToProto(session.client_address());
+  out->set_state(session.is_ending() ? "ending" : "running");
+  out->set_guest(session.is_guest());
   for (const auto& [proc, record] : session.procs().all()) {
     if (!record.is_client) *out->add_procs() = ToProto(record.description);
   }
@@ -122,6 +128,34 @@ grpc::ServerUnaryReactor* AdminService::GetFailures(grpc::CallbackServerContext*
   context_->loop->Post([this, response, answer = UnaryAnswer(reactor)]() mutable {
     *response = FailuresOf(*context_->events);
     answer.Finish(absl::OkStatus());
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* AdminService::StopSession(grpc::CallbackServerContext* context,
+                                                    const v1::StopSessionRequest* request,
+                                                    v1::StopSessionResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  UnaryAnswer answer(reactor);
+  const absl::StatusOr<Id128> id = Id128::FromHex(request->session());
+  if (!id.ok() || request->grace_ms() < 0 || absl::Milliseconds(request->grace_ms()) > kGraceMax) {
+    answer.Finish(absl::InvalidArgumentError(
+        "stop session: wanted are 32 hex digits and a grace of at most 600000 ms"));
+    return reactor;
+  }
+  const int64_t grace_ms = request->grace_ms() == 0 ? context_->limits.stop_grace_ms : request->grace_ms();
+  const std::string reason =
+      absl::StrCat("stopped by ", ToUtf8(request->asked_by().substr(0, kNameBytesMax)));
+  context_->loop->Post([this, session = SessionId(*id), grace = absl::Milliseconds(grace_ms), reason,
+                        response, answer = std::move(answer)]() mutable {
+    sessions_->Stop(session, reason, grace,
+                    [response, answer = std::move(answer)](
+                        const absl::StatusOr<std::vector<FailureEvent>>& ends) mutable {
+                      if (ends.ok()) {
+                        for (const FailureEvent& end : *ends) *response->add_ends() = ToProto(end);
+                      }
+                      answer.Finish(ends.status());
+                    });
   });
   return reactor;
 }

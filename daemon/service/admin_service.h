@@ -6,7 +6,7 @@
 
 namespace monarch {
 
-// What monarchctl shows; read from the control loop's state.
+// What monarchctl shows, and what it stops; read from the control loop's state.
 // Threading: thread-safe (handlers run on gRPC's threads, answers come from the loop).
 class AdminService final : public v1::AdminService::CallbackService {
  public:
@@ -19,6 +19,9 @@ class AdminService final : public v1::AdminService::CallbackService {
   grpc::ServerUnaryReactor* GetFailures(grpc::CallbackServerContext* context,
                                         const v1::GetFailuresRequest* request,
                                         v1::GetFailuresResponse* response) override;
+  grpc::ServerUnaryReactor* StopSession(grpc::CallbackServerContext* context,
+                                        const v1::StopSessionRequest* request,
+                                        v1::StopSessionResponse* response) override;
 
  private:
   DaemonContext* const context_;

@@ -49,9 +49,7 @@ def test_an_actor_too_many_fails_alone(live: Live, limit: Limit) -> None:
     limit(actors_per_proc_max=12)
     client = live.client()
     client.start_victims(1)
-    error = client.fails(
-        "[procs.spawn(f'm{i}', Victim).ping.call().get(timeout=20) for i in range(20)]"
-    )
+    error = client.fails("[procs.spawn(f'm{i}', Victim).ping.call().get(timeout=20) for i in range(20)]")
     assert "actors_per_proc_max=12 is reached" in error.fields["text"]
     assert client.ask("victims.ping.call().get(timeout=20).values()") == [0]
     assert client.finish() == 0

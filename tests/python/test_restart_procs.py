@@ -205,7 +205,9 @@ def tree() -> tuple[str, list[dict[str, Any]]]:
     shown = json.loads(
         subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=EVENT_S).stdout
     )
-    sessions = [one for daemon in shown["daemons"] if daemon["answered"] for one in daemon["tree"]["sessions"]]
+    sessions = [
+        one for daemon in shown["daemons"] if daemon["answered"] for one in daemon["tree"]["sessions"]
+    ]
     (actors,) = (one["actors"] for one in sessions if one["session"] == session)
     (part,) = (part for part in text.split("(session ")[1:] if part.startswith(session[:8]))
     return part, actors
@@ -222,7 +224,10 @@ def test_monarchctl_shows_policies_incarnations_restarts_and_the_last_cause(
     text, _ = tree()
     assert "last cause" not in text and "monarch.Restarter" not in text
     assert "procs shown: 2 ready  (incarnation 1, 0 restarts by one_for_one, at most 5 within 60 s)" in text
-    assert "test_restart_actors.Member  (incarnation 1, 0 restarts by one_for_all, at most 1 within 30 s)" in text
+    assert (
+        "test_restart_actors.Member  (incarnation 1, 0 restarts by one_for_all, at most 1 within 30 s)"
+        in text
+    )
     kill_rank(procs, along, 1)
     restarts.wait()
     assert values(along) == values(own) == [0, 0]

@@ -7,11 +7,12 @@
 
 namespace monarch::ctl {
 
-enum class Command { kStatus, kDoctor, kPs, kTree, kWhy, kEvents, kStack };
+enum class Command { kStatus, kDoctor, kSessions, kPs, kTree, kWhy, kEvents, kStack, kStop };
 
 struct CommandLine {
   Command command = Command::kStatus;
-  std::string target;                               // kWhy, kStack: of whom; empty: whatever failed last, all
+  std::string target;    // kWhy, kStack: of whom; empty: whatever failed last, all. kStop: the session
+  absl::Duration grace;  // kStop; zero: the daemon's
   absl::Duration since = absl::InfiniteDuration();  // kEvents: of what age; longer ago is left out
   bool follow = false;                              // kEvents: and those to come
   bool json = false;

@@ -17,6 +17,10 @@ std::string FormatDoctor(const std::vector<Snapshot>& snapshots);
 std::string FormatPs(const std::vector<Snapshot>& snapshots);
 std::string FormatTree(const std::vector<Snapshot>& snapshots);
 
+std::string FormatSessions(const std::vector<Snapshot>& snapshots);
+// What became of a session that was stopped; it names those that did not end by themselves.
+std::string FormatStopped(const v1::SessionInfo& session, const v1::StopSessionResponse& stopped);
+
 // The newest of the failures, and what else failed. `now_unix_ms`: for ages.
 std::string FormatWhy(const std::vector<Snapshot>& snapshots, const std::string& target, int64_t now_unix_ms);
 
@@ -28,6 +32,9 @@ std::string FormatEvent(const v1::WatchResponse& event, absl::TimeZone zone);
 // form (64-bit numbers are strings).
 enum class JsonPart { kNone, kTree, kFailures };
 std::string FormatJson(const std::vector<Snapshot>& snapshots, JsonPart part);
+// {"address", "session", "stopped"} on one line.
+std::string FormatStoppedJson(const Snapshot& daemon, const v1::SessionInfo& session,
+                              const v1::StopSessionResponse& stopped);
 // {"address", "event"} on one line; the event as above, from proto/monarch/v1/event.proto.
 std::string FormatEventJson(const DaemonPlace& place, const v1::WatchResponse& event);
 

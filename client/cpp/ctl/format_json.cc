@@ -49,6 +49,12 @@ std::string FormatJson(const std::vector<Snapshot>& snapshots, JsonPart part) {
   return absl::StrCat("{\"daemons\":[", absl::StrJoin(daemons, ","), "]}\n");
 }
 
+std::string FormatStoppedJson(const Snapshot& daemon, const v1::SessionInfo& session,
+                              const v1::StopSessionResponse& stopped) {
+  return absl::StrCat("{\"address\":", Quoted(daemon.place.Address()),
+                      ",\"session\":", Quoted(session.session()), ",\"stopped\":", ToJson(stopped), "}\n");
+}
+
 std::string FormatEventJson(const DaemonPlace& place, const v1::WatchResponse& event) {
   return absl::StrCat("{\"address\":", Quoted(place.Address()), ",\"event\":", ToJson(event), "}\n");
 }

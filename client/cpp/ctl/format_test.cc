@@ -75,6 +75,47 @@ TEST_CASE("FormatPs.ShowsTheClientAndItsProcsAndWhatTheyAreAtWorkOnForLongest") 
         "daemon at unix:/run/monarch: no answer within 5s\n");
 }
 
+TEST_CASE("FormatSessions.IsALineForEachProgram") {
+  const std::string tree = R"(
+    sessions { session: "0123456789abcdef0123456789abcdef" name: "train.py" client_pid: 4700 uid: 1000 age_ms: 61000
+               state: "running" procs {} procs {} actors {} }
+    sessions { session: "fedc456789abcdef0123456789abcdef" name: "eval.py" client_pid: 12 uid: 1001 age_ms: 500
+               state: "ending" guest: true }
+  )";
+  CHECK(FormatSessions({Answered("/run/monarch", kStatus, tree), Silent("/tmp/monarch-0/a")}) ==
+        "SESSION   STATE    AGE    UID   CLIENT      PROCS  ACTORS  PROGRAM   HOST    ADDRESS\n"
+        "01234567  running  1m01s  1000  pid 4700    2      1       train.py  node-1  unix:/run/monarch\n"
+        "fedc4567  ending   500ms  1001  other host  0      0       eval.py   node-1  unix:/run/monarch\n"
+        "daemon at unix:/tmp/monarch-0/a: no answer within 5s\n");
+}
+
+v1::StopSessionResponse Stopped(const std::string& ends) {
+  v1::StopSessionResponse stopped;
+  REQUIRE(google::protobuf::TextFormat::ParseFromString(ends, &stopped));
+  return stopped;
+}
+
+TEST_CASE("FormatStopped.NamesWhatDidNotEndByItself") {
+  v1::SessionInfo session;
+  session.set_session("0123456789abcdef0123456789abcdef");
+  session.set_name("train.py");
+  const std::string ends = R"(
+    ends { kind: FAILURE_KIND_STOPPED mesh: "p0" rank: 0 pid: 11 }
+    ends { kind: FAILURE_KIND_STOPPED code: 9 mesh: "p0" rank: 1 rank_label: "{'gpus': 1/2}" pid: 12 host_name: "node-1"
+           reason: "the session ends; killed by SIGKILL" }
+  )";
+  CHECK(FormatStopped(session, Stopped(ends)) ==
+        "session 01234567 of train.py has ended: 2 processes, 1 by itself\n"
+        "  proc of mesh p0 rank 1 {'gpus': 1/2} on node-1 (pid 12): stopped: the session ends; killed by "
+        "SIGKILL\n");
+  CHECK(FormatStopped(session, Stopped("")) ==
+        "session 01234567 of train.py has ended: 0 processes, 0 by themselves\n");
+  CHECK(
+      FormatStoppedJson(Answered("/run/monarch", "", ""), session, Stopped("ends { code: 9 }"))
+          .starts_with("{\"address\":\"unix:/run/monarch\",\"session\":\"0123456789abcdef0123456789abcdef\","
+                       "\"stopped\":{\"ends\":[{"));
+}
+
 TEST_CASE("FormatPs.OfAProcessShowsWhatIsHungBeforeWhatIsOlder") {
   const std::string tree = R"(sessions {
     name: "x" client { proc: 1 }

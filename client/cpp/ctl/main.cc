@@ -14,6 +14,7 @@
 #include "client/cpp/ctl/failures.h"
 #include "client/cpp/ctl/format.h"
 #include "client/cpp/ctl/format_stack.h"
+#include "client/cpp/ctl/session_stop.h"
 #include "client/cpp/ctl/stacks.h"
 
 namespace monarch::ctl {
@@ -25,9 +26,11 @@ JsonPart PartFor(Command command) {
     case Command::kDoctor:
     case Command::kEvents:
       return JsonPart::kNone;
+    case Command::kSessions:
     case Command::kPs:
     case Command::kTree:
     case Command::kStack:
+    case Command::kStop:
       return JsonPart::kTree;
     case Command::kWhy:
       return JsonPart::kFailures;
@@ -42,6 +45,8 @@ std::string Format(const CommandLine& line, const std::vector<Snapshot>& snapsho
       return FormatStatus(snapshots);
     case Command::kDoctor:
       return FormatDoctor(snapshots);
+    case Command::kSessions:
+      return FormatSessions(snapshots);
     case Command::kPs:
       return FormatPs(snapshots);
     case Command::kTree:
@@ -50,7 +55,8 @@ std::string Format(const CommandLine& line, const std::vector<Snapshot>& snapsho
       return FormatWhy(snapshots, line.target, absl::ToUnixMillis(WallTime()));
     case Command::kEvents:
     case Command::kStack:
-      break;  // Printed as they come.
+    case Command::kStop:
+      break;  // They print what they do.
   }
   return "";
 }
@@ -105,6 +111,28 @@ int Stack(const CommandLine& line, const std::vector<Snapshot>& snapshots, absl:
   return code == kExitOk ? kExitUnknown : code;
 }
 
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "monarchctl: %s\n", std::string(status.message()).c_str());
+  if (absl::IsInvalidArgument(status)) return kExitUsage;
+  if (absl::IsNotFound(status)) return kExitUnknown;
+  return absl::IsDeadlineExceeded(status) || absl::IsUnavailable(status) ? kExitSilent : kExitRefused;
+}
+
+int Stop(const CommandLine& line, const std::vector<Snapshot>& snapshots) {
+  const absl::StatusOr<FoundSession> found = FindSession(line.target, snapshots);
+  if (!found.ok()) {
+    std::fputs(FormatUnanswered(snapshots).c_str(), stderr);
+    return Fail(found.status());
+  }
+  const absl::StatusOr<v1::StopSessionResponse> stopped = StopSession(*found, line.grace);
+  if (!stopped.ok()) return Fail(stopped.status());
+  std::fputs((line.json ? FormatStoppedJson(*found->daemon, *found->session, *stopped)
+                        : FormatStopped(*found->session, *stopped))
+                 .c_str(),
+             stdout);
+  return kExitOk;
+}
+
 int Main(int argc, const char* const* argv) {
   const Parsed parsed = ParseCommandLine(argc, argv);
   if (!parsed.line.has_value()) return parsed.exit_code;
@@ -130,6 +158,7 @@ int Main(int argc, const char* const* argv) {
   std::vector<Snapshot> snapshots = QueryDaemons(places, options);
   if (line.command == Command::kWhy) AddEndedDaemons(FoldersFor(line), &snapshots);
   if (snapshots.empty() && !line.json) return NoDaemon();
+  if (line.command == Command::kStop) return Stop(line, snapshots);
   if (line.command == Command::kStack) return Stack(line, snapshots, deadline);
   bool found = true;
   if (line.command == Command::kWhy) found = KeepFailuresOf(line.target, &snapshots);

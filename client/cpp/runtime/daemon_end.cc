@@ -16,11 +16,11 @@ constexpr absl::Duration kOrphanGrace = absl::Seconds(1);
 
 }  // namespace
 
-void RuntimeImpl::OnDaemonEnded(const std::string& reason) {
+void RuntimeImpl::OnDaemonEnded(const std::string& why, bool may_return) {
   if (daemon_ended_ || daemon_away_) return;
   TellNoMoreOfEndSignals(daemon_.fd());
   loop_->Unwatch(daemon_.fd());
-  if (!return_.possible()) return EndDaemon(reason);
+  if (!may_return) return EndDaemon(why);
   daemon_away_ = true;
   daemon_.Detach();
   {
@@ -74,9 +74,11 @@ void RuntimeImpl::OnDaemonReturned(PacketSocket socket) {
   if (!daemon_.Flush()) WantWrite();
 }
 
-void RuntimeImpl::EndDaemon(const std::string& reason) {
-  if (daemon_ended_.exchange(true)) return;
-  daemon_.Fail(absl::UnavailableError(absl::StrCat("monarchd ended: ", reason)));
+void RuntimeImpl::EndDaemon(const std::string& why) {
+  if (daemon_ended_) return;
+  // First: it is what who finds the other says.
+  daemon_.Fail(absl::UnavailableError(why));
+  daemon_ended_ = true;
   {
     MutexLock lock(mu_);
     for (const uint32_t word : answer_words_) words_->Wake(word);

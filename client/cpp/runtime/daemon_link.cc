@@ -112,6 +112,11 @@ void DaemonLink::Attach(PacketSocket socket) {
   away_ = false;
 }
 
+std::string DaemonLink::failure() const {
+  MutexLock lock(mu_);
+  return std::string(failed_.message());
+}
+
 void DaemonLink::Fail(absl::Status reason) {
   MutexLock lock(mu_);
   if (failed_.ok()) failed_ = std::move(reason);

@@ -49,6 +49,8 @@ class DaemonLink {
   void Attach(PacketSocket socket);
   // No answers come any more.
   void Fail(absl::Status reason);
+  // Why not; empty as long as some may come.
+  std::string failure() const;
 
   // The end, at which a private daemon leaves.
   void Close();

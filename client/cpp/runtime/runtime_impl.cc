@@ -83,7 +83,7 @@ RuntimeImpl::RuntimeImpl(Connection connection, std::unique_ptr<ServiceThread> s
           {connection.return_dir, session_, self_, control_token_,
            absl::Milliseconds(limits.daemon_absence_ms)},
           [this](PacketSocket socket) { OnDaemonReturned(std::move(socket)); },
-          [this](const std::string& reason) { EndDaemon(reason); }),
+          [this](const std::string& why) { EndDaemon(absl::StrCat("monarchd ended: ", why)); }),
       peers_({&daemon_, doorbell_.get(), words_.get(), &frames_sent_, &blocked_peers_, &actors_, session_,
               self_}),
       actors_(words_,

@@ -137,7 +137,7 @@ class RuntimeImpl : public Runtime {
   void OnRelayedFrame(const Packet& packet);
   void OnUndelivered(const Value&body), OnStop(const Value&body);
   void WatchDaemon(), LoseRelayed(), OnDaemonReturned(PacketSocket socket);
-  void OnDaemonEnded(const std::string&reason), EndDaemon(const std::string&reason);
+  void OnDaemonEnded(const std::string&why, bool may_return), EndDaemon(const std::string&why);
   void WantWrite();
   void ReleaseSoon(bool at_once), SendReleases();
   void EndLateCalls();

@@ -112,7 +112,7 @@ void RuntimeImpl::OnNative() {
     Packet packet;
     const auto received = daemon_.Receive(&packet);
     if (!received.ok()) {
-      OnDaemonEnded(std::string(received.status().message()));
+      OnDaemonEnded("monarchd ended", return_.possible());
       return;
     }
     if (!*received) return;
@@ -169,6 +169,10 @@ void RuntimeImpl::OnControl(ControlMessage message, std::vector<ScopedFd> fds) {
     }
     case ControlType::kStop:
       OnStop(body);
+      return;
+    case ControlType::kGoodbye:
+      OnDaemonEnded(absl::StrCat("the session has ended: ", TextOr(body["reason"], "no reason given")),
+                    false);
       return;
     case ControlType::kAskInterpreter: {
       // One question at a time: the first that is not answered says for how long.

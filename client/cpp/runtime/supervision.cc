@@ -90,7 +90,8 @@ Value ForDaemon(FailureEvent event) {
 FailureEvent RuntimeImpl::DaemonEnded(const ActorAddress& actor) const {
   FailureEvent event;
   event.kind = FailureKind::kUnreachable;
-  event.reason = "monarchd ended";
+  event.reason = daemon_.failure();
+  if (event.reason.empty()) event.reason = "monarchd ended";
   event.actor = actor;
   event.unix_ms = UnixMs();
   return event;

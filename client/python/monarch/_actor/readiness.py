@@ -146,7 +146,9 @@ def wait_for_room(
         if deadline is not None and now >= min(deadline, end):
             return False
         if now >= end:
-            named = {name: limits[name] for name in ("send_wait_ms", "mailbox_bytes_max", "mailbox_messages_max")}
+            named = {
+                name: limits[name] for name in ("send_wait_ms", "mailbox_bytes_max", "mailbox_messages_max")
+            }
             shown = [f"{name}={value}" for name, value in named.items()]
             raise ResourceExhausted(
                 f"no room within {shown[0]} at {what}, which is being started: as much waits for it as a mailbox holds "
