@@ -41,6 +41,17 @@ std::vector<std::string> InheritedEnv(const std::vector<std::string>& env) {
   return out;
 }
 
+// Of one that was asked to end: it still had actors, and the ladder did not make it end in this way.
+bool CrashedInItsStop(const ProcRecord& record, const ProcExit& exit) {
+  if (record.lost_actors.empty()) return false;
+  if (exit.memory_kill.answer == MemoryVerdict::Answer::kYes) return true;
+  // Without a ladder of its own it has that of the session's launcher.
+  const StopMachine::Action used = record.stop ? record.stop->strongest() : StopMachine::Action::kKill;
+  if (exit.signal == SIGTERM) return used < StopMachine::Action::kTerm;
+  if (exit.signal == SIGKILL) return used < StopMachine::Action::kKill;
+  return exit.signal != 0 || exit.code != 0;
+}
+
 int64_t NowUnixMs() { return absl::ToUnixMillis(WallTime()); }
 
 }  // namespace
@@ -228,7 +239,7 @@ void Session::FillEnd(const ProcRecord& record, const ProcExit& exit, FailureEve
   event->stderr_tail = exit.stderr_tail;
   event->backtrace = exit.backtrace;
   event->reason.clear();
-  if (!record.stop_reason.empty()) {
+  if (!record.stop_reason.empty() && !said && !CrashedInItsStop(record, exit)) {
     event->kind = FailureKind::kStopped;
     event->reason = record.stop_reason;
     if (exit.signal == SIGKILL && used == StopMachine::Action::kKill) {
@@ -254,6 +265,10 @@ void Session::FillEnd(const ProcRecord& record, const ProcExit& exit, FailureEve
     event->kind = FailureKind::kExited;
     event->reason = "its cause is not known yet";
   }
+  if (!record.stop_reason.empty() && event->kind != FailureKind::kStopped) {
+    absl::StrAppend(&event->reason, event->reason.empty() ? "" : " ",
+                    "(while it was being stopped: ", record.stop_reason, ")");
+  }
 }
 
 void Session::Die(uint64_t proc, const ProcExit& exit) {
@@ -269,8 +284,10 @@ void Session::Die(uint64_t proc, const ProcExit& exit) {
     record->connection.reset();
   }
   FailureEvent event = BaseEvent(*record);
-  FillEnd(*record, exit, &event);
   const ProcAddress address = record->description.address;
+  for (const ActorRecord& actor : actors_.TakeOf(address))
+    record->lost_actors.push_back({actor.mesh, actor.rank, actor.actor_class});
+  FillEnd(*record, exit, &event);
   record->death = event;
   record->description.phase = ProcPhase::kExited;
   // Before all else: who waits for it learns of it by this.
@@ -283,8 +300,6 @@ void Session::Die(uint64_t proc, const ProcExit& exit) {
       .With("proc", proc)
       .With("pid", event.pid)
       .With("how", event.Summary());
-  for (const ActorRecord& actor : actors_.TakeOf(address))
-    record->lost_actors.push_back({actor.mesh, actor.rank, actor.actor_class});
   context_->events->Add(id_.ToHex(), "proc_ended", event, record->lost_actors);
   hangs_.ForgetProc(address);
   spawner_.OnDied(*record, event, context_->loop->Now());
@@ -320,8 +335,11 @@ void Session::OwnerDied(const ProcAddress& owner, const std::string& what) {
   StopMachine::Plan plan;
   plan.kill_after = absl::Milliseconds(context_->limits.session_end_kill_ms);
   for (auto& [proc, record] : procs_.all()) {
-    if (!record.is_client && record.alive() && record.owner.proc == owner)
-      stopper_.Stop(record, plan, reason, now);
+    if (record.is_client || !record.alive() || record.owner.proc != owner) continue;
+    // What cannot clean up has no use for the time.
+    plan.can_ask = record.description.phase == ProcPhase::kReady && record.connection != nullptr;
+    plan.grace = plan.can_ask ? plan.kill_after : absl::ZeroDuration();
+    stopper_.Stop(record, plan, reason, now);
   }
 }
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import signal
 import subprocess
 
 import pytest
-from census import GONE_S
+from census import GONE_S, wait_exit
 from live import EVENT_S, SUPPORT, Live, read_fifo
 
 START = f"""\
@@ -245,3 +246,60 @@ def test_children_are_told_by_a_term(live: Live) -> None:
     client.process.wait(EVENT_S)
     live.assert_gone()
     assert told.read_text() == "told\n"
+
+
+# What a clean-up does, with the kind and the code of what is told, and the first words of the cause.
+CRASHES = {
+    "segfault": (
+        "import ctypes; ctypes.memset(0x10, 0, 1)",
+        "SIGNALLED",
+        signal.SIGSEGV,
+        "access to address",
+    ),
+    "abort": ("import os; os.abort()", "SIGNALLED", signal.SIGABRT, "raised by the process itself"),
+    "killed by others": ("import os; os.kill(os.getpid(), 9)", "SIGNALLED", signal.SIGKILL, ""),
+    "status": ("import os; os._exit(7)", "EXITED", 7, ""),
+}
+
+
+@pytest.mark.parametrize("how", CRASHES)
+def test_a_crash_in_a_stop_keeps_its_cause(live: Live, how: str) -> None:
+    cleanup, kind, code, cause = CRASHES[how]
+    client = live.client(stderr=subprocess.PIPE)
+    log = str(live.folder / "log")
+    client.ask("procs = spawn(2)")
+    client.ask(f"cleaning = procs.slice(gpus=1).spawn('member', Cleaning, {log!r}, 'member', {cleanup!r})")
+    client.ask("cleaning.note.call('is there').get()")
+    client.ask("procs.stop().get()")
+    (daemon,) = json.loads(live.ctl("why", "--json", "--address", live.private_address()).stdout)["daemons"]
+    (record,) = daemon["failures"]["failures"]
+    event = record["event"]
+    assert (event["kind"], event["code"], event["rank"]) == (f"FAILURE_KIND_{kind}", code, 1)
+    assert (
+        event["reason"].startswith(cause)
+        and "while it was being stopped: stopped by client" in event["reason"]
+    )
+    assert [lost["mesh"] for lost in record["lost_actors"]] == ["member"]
+    # Who asked for the stop is warned, and does not fail by it.
+    assert client.ask("failures_so_far()") == []
+    assert client.finish() == 0
+    assert client.process.stderr is not None
+    warning = client.process.stderr.read().decode()
+    assert "crashed when it was stopped" in warning and "mesh 'procs'" in warning, warning
+
+
+def test_what_an_actor_owns_cleans_up_when_its_process_dies(live: Live) -> None:
+    client = live.client()
+    log = str(live.folder / "log")
+    client.ask("procs = spawn(1)")
+    client.ask(f"owner = procs.spawn('owner', Cleaning, {log!r}, 'owner')")
+    client.ask("owner.own.call_one().get()")
+    (daemon,) = json.loads(live.ctl("ps", "--json", "--address", live.private_address()).stdout)["daemons"]
+    pids = [int(proc["pid"]) for proc in daemon["tree"]["sessions"][0]["procs"]]
+    (pid,) = client.ask("procs.pids()")
+    os.kill(pid, signal.SIGKILL)
+    assert len(pids) == 2
+    assert all(wait_exit(pid, GONE_S) for pid in pids)
+    assert log_of(live)[-1] == "owned cleaned"
+    client.ask("failures(1)")
+    client.finish()

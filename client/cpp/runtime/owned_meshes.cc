@@ -18,8 +18,11 @@ void OwnedMeshes::Remove(uint64_t owner, uint64_t actor, const std::string& mesh
 }
 
 void OwnedMeshes::RemoveProcs(uint64_t owner, const std::vector<ProcAddress>& procs) {
+  const absl::flat_hash_set<ProcAddress> removed(procs.begin(), procs.end());
   std::erase_if(entries_, [&](const Entry& entry) {
-    return entry.mesh.owner == owner && entry.mesh.actor == 0 && entry.mesh.procs == procs;
+    return entry.mesh.owner == owner &&
+           std::all_of(entry.mesh.procs.begin(), entry.mesh.procs.end(),
+                       [&](const ProcAddress& proc) { return removed.contains(proc); });
   });
 }
 

@@ -23,7 +23,7 @@ class OwnedMeshes {
 
   void Add(OwnedMesh mesh);
   void Remove(uint64_t owner, uint64_t actor, const std::string& mesh);
-  // A mesh of procs, whose name another may have too.
+  // A mesh of procs, whose name another may have too, and the owner's meshes of actors on them.
   void RemoveProcs(uint64_t owner, const std::vector<ProcAddress>& procs);
   void RemoveOwner(uint64_t owner);
   // The death of `proc`: for each owner with actor meshes there, one report for each of their ranks; for an

@@ -143,12 +143,15 @@ class ProcMeshCore:
         ends = process().control().stop_procs(procs, grace_ms, _KILL_AFTER_MS, reason)
         had_its_time = time.monotonic() - started >= grace_s  # else the session ended meanwhile
         for end in ends:
+            who = f"process {end['pid']} of mesh {self.name!r} {end['rank_label']} on {end['host_name']}"
+            if end["kind"] != "stopped":
+                warn_late(f"{who} crashed when it was stopped: {end['summary']}")
+                continue
             # The daemon adds what it took to end it.
             how = end["reason"].removeprefix(f"{reason}; ")
             late = end["code"] in (_SIGTERM, _SIGKILL)
             if how != end["reason"] and (had_its_time or not late):
                 what = f"did not leave within {grace_s:g} s" if late else "crashed when it was stopped"
-                who = f"process {end['pid']} of mesh {self.name!r} {end['rank_label']} on {end['host_name']}"
                 warn_late(f"{who} {what}: {how}")
 
     def leave_and_stop(self, reason: str) -> Stopping:
