@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -422,52 +420,6 @@ def test_an_oversized_answer_is_rejected(spawn_procs: SpawnProcs) -> None:
     assert len(sink.make.call_one(1 << 19).get()) == 1 << 19
     with pytest.raises(Exception, match="rejecting oversize frame"):
         sink.make.call_one(1 << 20).get()
-
-
-class Lingering(Actor):
-    @endpoint
-    def nothing(self) -> None:
-        pass
-
-    def __cleanup__(self, error: Exception | None) -> None:
-        threading.Event().wait(20)
-
-
-def test_cleanup_timeout_bounds_cleanup(spawn_procs: SpawnProcs) -> None:
-    with configured(cleanup_timeout="100ms"):
-        procs = spawn_procs()
-    lingering = procs.spawn("lingering", Lingering)
-    lingering.nothing.call_one().get()
-    started = time.monotonic()
-    lingering.stop().get()
-    assert time.monotonic() - started < 2.5  # and not the 3 s of the default
-
-
-def test_stop_actor_timeout_bounds_a_stop(spawn_procs: SpawnProcs) -> None:
-    lingering = spawn_procs().spawn("lingering", Lingering)
-    lingering.nothing.call_one().get()
-    with configured(stop_actor_timeout="100ms"):
-        started = time.monotonic()
-        lingering.stop().get()
-        assert time.monotonic() - started < 2.5
-
-
-class Stuck(Actor):
-    @endpoint
-    def stay(self) -> None:
-        while True:
-            threading.Event().wait(1)
-
-
-def test_process_exit_timeout_bounds_the_wait_before_a_process_is_terminated(spawn_procs: SpawnProcs) -> None:
-    procs = spawn_procs()
-    stuck = procs.spawn("stuck", Stuck)
-    procs.initialized.get()
-    stuck.stay.broadcast()
-    with configured(process_exit_timeout="200ms"):
-        started = time.monotonic()
-        procs.stop().get()
-        assert time.monotonic() - started < 8  # and not the 10 s of the default
 
 
 @pytest.mark.parametrize("key", ["host_spawn_ready_timeout", "mesh_proc_spawn_max_idle"])

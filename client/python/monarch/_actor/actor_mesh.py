@@ -11,7 +11,7 @@ from monarch import _runtime
 from monarch._actor.actor import Actor, check_class
 from monarch._actor.answers import collect_done, failure_error
 from monarch._actor.endpoint import Endpoint, EndpointProperty, NotAnEndpoint
-from monarch._actor.future import Future
+from monarch._actor.future import Future, check_timeout
 from monarch._actor.interrupt import acquire_interruptibly
 from monarch._actor.members import Members
 from monarch._actor.mesh_trait import MeshTrait
@@ -168,14 +168,15 @@ class ActorMeshCore:
         # Behind the creation, which may be still to come, and behind a restart.
         self.readiness.post(lambda: self.turns.post(self._let_go), lambda error: None)
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: str, limit_s: float | None = None) -> None:
         if self.owner is not None:
             self.owner.release(self)
+        limit_s = stop_actor_s() if limit_s is None else limit_s
         self.readiness.wait()
-        self.begin_stop(reason)(time.monotonic() + stop_actor_s())
+        self.begin_stop(reason)(time.monotonic() + limit_s)
         if self.running:
             warn_late(
-                f"actors of mesh {self.name!r} did not stop within {stop_actor_s():g} s, for they are still at work: "
+                f"actors of mesh {self.name!r} did not stop within {limit_s:g} s, for they are still at work: "
                 f"ranks {sorted(self.running)}. They stop when they are through, or with their processes"
             )
 
@@ -282,8 +283,13 @@ class ActorMesh(Reference, MeshTrait, Generic[T]):
         # One for each who asks: whoever cancels it leaves the creation alone.
         return Future._from_function(wait)
 
-    def stop(self, reason: str = "stopped by client") -> Future[None]:
-        """Stops the actors: first what they own, then their `__cleanup__(None)`. Done when all are gone."""
+    def stop(self, reason: str = "stopped by client", *, timeout: float | None = None) -> Future[None]:
+        """Stops the actors: first what they own, then their `__cleanup__(None)`. Done when all are gone.
+
+        Those that are still at work after `timeout` seconds (None: `stop_actor_timeout`) are named in a warning, and no
+        longer waited for. ValueError for a negative, infinite or NaN one.
+        """
+        limit_s = None if timeout is None else check_timeout(timeout)
         if self._core.owner is None:
             raise NotImplementedError(
                 "Cannot call stop on an ActorMeshRef: only the mesh that spawn() returned can be"
@@ -295,7 +301,7 @@ class ActorMesh(Reference, MeshTrait, Generic[T]):
                 )
             )
         core = self._core
-        return Future._from_function(lambda: core.stop(reason), eager=True)
+        return Future._from_function(lambda: core.stop(reason, limit_s), eager=True)
 
     @property
     def _proc_mesh(self) -> ProcMesh | None:

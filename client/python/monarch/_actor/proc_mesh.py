@@ -16,7 +16,7 @@ from monarch._actor.actor_mesh import _RESERVED, ActorMesh, ActorMeshCore
 from monarch._actor.context import Instance, context
 from monarch._actor.creation import Creation, RestartableActors
 from monarch._actor.errors import ActorError
-from monarch._actor.future import Future
+from monarch._actor.future import Future, check_timeout
 from monarch._actor.hang import hung_after_ms
 from monarch._actor.members import Members
 from monarch._actor.mesh_trait import MeshTrait, point_shape
@@ -230,12 +230,17 @@ class ProcMesh(pickling.Reference, MeshTrait):
             creation.told_of_deaths = base.restarter.actor
             base.restartable.actors.append(actors)
 
-    def stop(self, reason: str = "stopped by client") -> Future[None]:
-        """Stops the actors and ends the processes."""
+    def stop(self, reason: str = "stopped by client", *, timeout: float | None = None) -> Future[None]:
+        """Stops the actors and ends the processes.
+
+        Processes that have not left after `timeout` seconds (None: `process_exit_timeout`) get SIGTERM, and SIGKILL a second
+        later; a warning names them. ValueError for a negative, infinite or NaN one.
+        """
+        limit_s = None if timeout is None else check_timeout(timeout)
         if not self._whole:
             raise ValueError("ProcMesh is not owned; must be stopped by an owner")
         core = self._core
-        return Future._from_function(lambda: core.stop(reason))
+        return Future._from_function(lambda: core.stop(reason, limit_s))
 
     def to_table(self) -> str:
         """The layout, for people: the rank at each place, a line for each row of the last dimension."""

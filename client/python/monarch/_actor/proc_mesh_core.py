@@ -30,6 +30,11 @@ _OUTPUT_S = 3.0
 _SIGKILL, _SIGTERM = 9, 15  # of the daemon; without importing signal
 
 
+def _grace(seconds: float | None) -> float:
+    """What processes have to leave by themselves."""
+    return layers.seconds("process_exit_timeout") if seconds is None else seconds
+
+
 class ProcMeshCore:
     """What a mesh of processes and all its slices share."""
 
@@ -72,20 +77,20 @@ class ProcMeshCore:
         if self.owner is not None:
             self.owner.runtime.remove_owned_mesh(self._told(), 0, self.name)
 
-    def begin_stop(self, reason: str) -> Stopping:
-        """Stops the processes, once; all who ask wait for the same."""
+    def begin_stop(self, reason: str, grace_s: float | None = None) -> Stopping:
+        """Stops the processes, once; all who ask wait for the same. `grace_s`: None: as configured."""
         with self._stop_lock:
             if self.owner is not None and not self.stopped and self.readiness.error is None:
                 self.stopped = True
                 self._restart_no_more()
-                self._stopping = self._stop_in_background(reason)
+                self._stopping = self._stop_in_background(reason, grace_s)
             return self._stopping
 
     def _restart_no_more(self) -> None:
         if self.restarter is not None:
             self.restarter.quit()
 
-    def _stop_in_background(self, reason: str) -> Stopping:
+    def _stop_in_background(self, reason: str, grace_s: float | None) -> Stopping:
         """On a thread of its own, for the control plane's requests block."""
 
         def stop() -> None:
@@ -94,7 +99,7 @@ class ProcMeshCore:
                 return
             try:
                 with self.turns:
-                    self.end_procs(reason)
+                    self.end_procs(reason, grace_s)
             except RuntimeError as error:
                 # A daemon that is gone has taken them along.
                 if getattr(error, "code", "") not in GONE:
@@ -104,18 +109,18 @@ class ProcMeshCore:
 
         def wait(deadline: float) -> None:
             # Longer than the daemon's own ladder takes, and so only for a daemon that does not answer.
-            limit = layers.seconds("process_exit_timeout") + layers.seconds("proc_stop_max_idle")
+            limit = _grace(grace_s) + layers.seconds("proc_stop_max_idle")
             stopping._wait(max(0.0, deadline - time.monotonic()) + limit)
             stopping.get()  # It is settled: raises what went wrong.
 
         return wait
 
-    def end_procs(self, reason: str) -> None:
+    def end_procs(self, reason: str, grace_s: float | None = None) -> None:
         """Blocks until they are gone."""
         self._let_go(reason)
         for mesh in self._actors_of_owner():
             mesh.tell_no_more()
-        self.stop_procs(self.procs, reason)
+        self.stop_procs(self.procs, reason, grace_s)
         if self.output is not None:
             self.output.finish(_OUTPUT_S)
         if self.owner is not None:
@@ -133,11 +138,11 @@ class ProcMeshCore:
         for actors in self.restartable.actors if self.restartable is not None else ():
             actors.release(event)
 
-    def stop_procs(self, procs: list[Proc], reason: str) -> None:
+    def stop_procs(self, procs: list[Proc], reason: str, grace_s: float | None = None) -> None:
         """Blocks until they are gone."""
         from monarch._actor.process import process
 
-        grace_s = layers.seconds("process_exit_timeout")
+        grace_s = _grace(grace_s)
         grace_ms = max(1, int(grace_s * 1000))
         started = time.monotonic()
         ends = process().control().stop_procs(procs, grace_ms, _KILL_AFTER_MS, reason)
@@ -154,14 +159,14 @@ class ProcMeshCore:
                 what = f"did not leave within {grace_s:g} s" if late else "crashed when it was stopped"
                 warn_late(f"{who} {what}: {how}")
 
-    def leave_and_stop(self, reason: str) -> Stopping:
+    def leave_and_stop(self, reason: str, grace_s: float | None = None) -> Stopping:
         """As begin_stop, for who stops the mesh before its owner ends."""
         if self.owner is not None:
             self.owner.release(self)
-        return self.begin_stop(reason)
+        return self.begin_stop(reason, grace_s)
 
-    def stop(self, reason: str) -> None:
-        self.leave_and_stop(reason)(time.monotonic())
+    def stop(self, reason: str, grace_s: float | None = None) -> None:
+        self.leave_and_stop(reason, grace_s)(time.monotonic())
 
     def give_up(self, reason: str) -> None:
         """Somebody ends the processes on purpose: their end, and that of the owner's actors there, is no failure."""
