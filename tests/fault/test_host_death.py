@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
 
 import pytest
 from census import GONE_S, wait_exit
@@ -119,6 +120,25 @@ def test_a_killed_client_leaves_nothing_on_any_host(live: Live) -> None:
     client.kill()
     client.process.wait()
     live.census.wait_gone(GONE_S, but={worker.pid for worker in workers})
+
+
+@pytest.mark.parametrize("how", ["returns", "SIGTERM", "SIGKILL", "SIGKILL of its daemon"])
+def test_actors_clean_up_on_all_hosts_however_the_client_ends(live: Live, how: str) -> None:
+    live.run_dir_stays = True
+    workers = [live.worker(), live.worker()]
+    client = live.client(stderr=subprocess.DEVNULL)
+    client.ask("from spread import *")
+    client.ask(f"procs = spread_procs(attach(*{[worker.address for worker in workers]!r}))", 60)
+    log = live.folder / "log"
+    client.ask(f"cleaning = procs.spawn('member', Cleaning, {str(log)!r}, 'member')")
+    client.ask("cleaning.note.call('is there').get(timeout=20)")
+    name, _, of_daemon = how.partition(" ")
+    if name == "returns":
+        assert client.finish() == 0
+    else:
+        os.kill(client.daemon() if of_daemon else client.pid, signal.Signals[name])
+    live.census.wait_gone(GONE_S, but={client.pid, *(worker.pid for worker in workers)})
+    assert log.read_text().count("member cleaned") == 2
 
 
 def test_term_ends_a_worker_daemon_with_what_it_runs(live: Live) -> None:
