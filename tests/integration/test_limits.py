@@ -129,6 +129,24 @@ def test_the_sessions_log_stays_within_its_limit_and_has_the_newest(live: Live, 
     assert "the end" in logs[0].read_text()
 
 
+def test_the_logs_of_the_sessions_that_ended_last_stay_with_what_was_rotated(live: Live, limit: Limit) -> None:
+    kept = 16
+    limit(session_log_bytes_max=20_000)
+    daemon = live.daemon()
+    sessions = []
+    for _ in range(kept + 1):
+        client = live.client(address=daemon.address, stdout=subprocess.DEVNULL)
+        client.start_victims(1)
+        sessions.append(client.ask("process().runtime.session")[:8])
+        client.ask("victims.spew.call_one(1000).get(timeout=20)")
+        assert client.finish() == 0
+    live.census.wait_gone(GONE_S, but={daemon.pid})
+    logs = sorted(path.name for path in daemon.directory.glob("workers-*.log*"))
+    assert logs == sorted(
+        f"workers-{session}.log{suffix}" for session in sessions[1:] for suffix in ("", ".1")
+    )
+
+
 def test_a_start_that_takes_too_long_fails_with_its_phase(live: Live) -> None:
     daemon = live.daemon("--spawn-phase-ms", "300")
     client = live.client(address=daemon.address)
