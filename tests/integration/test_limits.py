@@ -129,7 +129,9 @@ def test_the_sessions_log_stays_within_its_limit_and_has_the_newest(live: Live, 
     assert "the end" in logs[0].read_text()
 
 
-def test_the_logs_of_the_sessions_that_ended_last_stay_with_what_was_rotated(live: Live, limit: Limit) -> None:
+def test_the_logs_of_the_sessions_that_ended_last_stay_with_what_was_rotated(
+    live: Live, limit: Limit
+) -> None:
     kept = 16
     limit(session_log_bytes_max=20_000)
     daemon = live.daemon()

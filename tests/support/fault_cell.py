@@ -47,7 +47,12 @@ class Cell:
 
     def reach(self) -> None:
         MOMENTS[self.moment](self)
-        if self._started and self.moment not in ("idle", "queued call"):
+        if self.moment not in ("idle", "queued call"):
+            self.await_held()
+
+    def await_held(self) -> None:
+        """The victim, or another in its place, is at the moment."""
+        if self._started:
             read_fifo(self._started)
 
     def release(self) -> None:
