@@ -288,6 +288,17 @@ def test_a_crash_in_a_stop_keeps_its_cause(live: Live, how: str) -> None:
     assert "crashed when it was stopped" in warning and "mesh 'procs'" in warning, warning
 
 
+def test_the_stop_of_what_crashed_before_is_no_crash(live: Live) -> None:
+    client = live.client(stderr=subprocess.PIPE)
+    client.start_victims(2)
+    client.fails("victims.slice(gpus=1).die.call_one('SIGKILL').get()")
+    client.ask("failures(1)")
+    client.ask("procs.stop().get()")
+    assert client.finish() == 0
+    assert client.process.stderr is not None
+    assert "crashed" not in client.process.stderr.read().decode()
+
+
 def test_what_an_actor_owns_cleans_up_when_its_process_dies(live: Live) -> None:
     client = live.client()
     log = str(live.folder / "log")

@@ -150,7 +150,9 @@ class ProcMeshCore:
         for end in ends:
             who = f"process {end['pid']} of mesh {self.name!r} {end['rank_label']} on {end['host_name']}"
             if end["kind"] != "stopped":
-                warn_late(f"{who} crashed when it was stopped: {end['summary']}")
+                # Else it had died before, which its owner knows.
+                if end["reason"].endswith(f"(while it was being stopped: {reason})"):
+                    warn_late(f"{who} crashed when it was stopped: {end['summary']}")
                 continue
             # The daemon adds what it took to end it.
             how = end["reason"].removeprefix(f"{reason}; ")
