@@ -148,7 +148,7 @@ def _idle(cell: Cell) -> None:
         return
     (_, pid) = cell.client.ask("procs.pids()")
     cell.commit_later()()
-    if cell.inside in DEATHS:
+    if cell.inside in (*DEATHS, "memory"):
         assert wait_exit(pid, EVENT_S)
     cell.send("victim.ping.call_one()")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -23,6 +23,8 @@ CRASHES = (6, 11)
 # It goes on: without TERM, and when it is continued.
 SURVIVED = ("ignore TERM", "SIGSTOP")
 FAULTS = (*DEATHS, *SURVIVED, "raise")
+# Of a worker that has limits: the first ends it, the second is refused.
+LIMIT_FAULTS = {"memory": ("out_of_memory", 9), "fork bomb": None}
 MOMENTS = ("before ready", "in __init__", "idle", "queued call", "running call", "replying", "stopping")
 # In a plain run one cell of so many, each fault and each moment among them.
 SAMPLE = 5
@@ -46,12 +48,12 @@ class Outcome:
         return f"{self.sent}={self.answered}+{self.failed} {self.seconds:.1f}s"
 
 
-def cells(first: int = 0) -> list[Any]:
+def cells(first: int = 0, faults: Iterable[str] = FAULTS) -> list[Any]:
     """Parameters (moment, fault); `first` shifts the sample."""
     return [
         pytest.param(moment, fault, id=f"{moment}-{fault}")
         for i, moment in enumerate(MOMENTS)
-        for j, fault in enumerate(FAULTS)
+        for j, fault in enumerate(faults)
         if FULL or (2 * i + j + first) % SAMPLE == 0
     ]
 
@@ -86,13 +88,27 @@ def no_such_cell(reasons: dict[tuple[str, str], str], moment: str, fault: str) -
     return ""
 
 
+# A conftest has these two.
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Iterator[Any]:
+    report = yield
+    if report.failed:
+        item.stash[CELL_FAILED] = True
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    write_table(terminalreporter, config)
+
+
 def write_table(reporter: Any, config: pytest.Config) -> None:
     table = config.stash.get(_TABLE, {})
     for target in dict.fromkeys(key[0] for key in table):
         reasons: dict[str, str] = {}
         reporter.write_sep("=", f"faults of the {target}: sent=answered+failed; . is not in the sample")
         reporter.write_line(_row("", MOMENTS))
-        for fault in FAULTS:
+        met = {key[2] for key in table if key[0] == target}
+        for fault in FAULTS if met.intersection(FAULTS) else LIMIT_FAULTS:
             texts = []
             for moment in MOMENTS:
                 text = table.get((target, moment, fault), ".")

@@ -17,6 +17,11 @@ sys.path += [str(TESTS / "support"), str(TESTS / "fault")]
 
 from census import GONE_S  # noqa: E402
 from live import EVENT_S, Live, opened  # noqa: E402
+from matrix import (  # noqa: E402, F401
+    outcome,
+    pytest_runtest_makereport,
+    pytest_terminal_summary,
+)
 
 CGROUPS = pathlib.Path("/sys/fs/cgroup")
 CONTROLLERS = ("memory", "pids")
@@ -85,6 +90,9 @@ class Session:
 
     def why(self, target: str) -> str:
         return self.live.ctl("why", f"--address={self.daemon.address}", target).stdout
+
+    def why_json(self) -> str:
+        return self.live.ctl("why", "--json", f"--address={self.daemon.address}").stdout
 
     def end(self) -> None:
         """Nothing is left of the client and of its session, and neither is a cgroup of theirs."""
