@@ -119,3 +119,13 @@ def test_a_stop_of_nothing_says_so(live: Live, arguments: list[str], code: int, 
     assert client.ask("victims.ping.call().get(timeout=20).values()") == [0]
     done = live.ctl("stop", session_of(client), "--grace", "20m", "--address", daemon.address, check=False)
     assert done.returncode == 2 and "at most" in done.stderr, done
+
+
+def test_a_session_may_be_one_of_a_daemon_that_does_not_answer(live: Live) -> None:
+    daemon = live.daemon()
+    os.kill(daemon.pid, signal.SIGSTOP)
+    try:
+        done = live.ctl("stop", "0123", "--timeout", "0.2", "--address", daemon.address, check=False)
+        assert done.returncode == 3 and "no answer within" in done.stderr, done
+    finally:
+        os.kill(daemon.pid, signal.SIGCONT)

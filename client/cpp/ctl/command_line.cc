@@ -12,7 +12,7 @@ constexpr char kFooter[] =
     "Without --address: the system daemon (/run/monarch) and your private daemons are asked, all at once.\n"
     "\n"
     "Exit codes: 0 all answered; 1 no daemon found; 2 wrong usage; 3 a daemon does not answer within the\n"
-    "timeout (the others are shown all the same); 4 a daemon refused to answer; 5 no such failure, "
+    "timeout (the others are shown all the same); 4 a daemon refused to answer; 5 no such failure,\n"
     "process or session is known; 6 stack: a process could not be read.";
 
 absl::Duration DurationOrThrow(const char* name, const std::string& text) {

@@ -122,7 +122,9 @@ int Stop(const CommandLine& line, const std::vector<Snapshot>& snapshots) {
   const absl::StatusOr<FoundSession> found = FindSession(line.target, snapshots);
   if (!found.ok()) {
     std::fputs(FormatUnanswered(snapshots).c_str(), stderr);
-    return Fail(found.status());
+    const int code = Fail(found.status());
+    // One that does not answer may have it.
+    return code == kExitUnknown && ExitCodeFor(snapshots) != kExitOk ? ExitCodeFor(snapshots) : code;
   }
   const absl::StatusOr<v1::StopSessionResponse> stopped = StopSession(*found, line.grace);
   if (!stopped.ok()) return Fail(stopped.status());
