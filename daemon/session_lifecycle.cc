@@ -332,13 +332,14 @@ void Session::OwnerDied(const ProcAddress& owner, const std::string& what) {
   const absl::Duration now = context_->loop->Now();
   const std::string reason = absl::StrCat("its owner has ended: ", what);
   spawner_.AbandonOwnedBy(owner, reason, now);
-  StopMachine::Plan plan;
-  plan.kill_after = absl::Milliseconds(context_->limits.session_end_kill_ms);
+  const absl::Duration time = absl::Milliseconds(context_->limits.session_end_kill_ms);
   for (auto& [proc, record] : procs_.all()) {
     if (record.is_client || !record.alive() || record.owner.proc != owner) continue;
-    // What cannot clean up has no use for the time.
+    StopMachine::Plan plan;
+    // What cannot clean up has no use for the time; of both nothing is left after twice as much.
     plan.can_ask = record.description.phase == ProcPhase::kReady && record.connection != nullptr;
-    plan.grace = plan.can_ask ? plan.kill_after : absl::ZeroDuration();
+    plan.grace = plan.can_ask ? time : absl::ZeroDuration();
+    plan.kill_after = plan.can_ask ? time / 2 : time;
     stopper_.Stop(record, plan, reason, now);
   }
 }
