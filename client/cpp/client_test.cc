@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "base/scoped_fd.h"
 #include "client/cpp/client_fixture.h"
 #include "message/doorbell.h"
 
@@ -89,6 +91,16 @@ class Witness : public Actor {
   const std::string path_;
 };
 
+// Neither a call nor its end comes to an end.
+class Endless : public Actor {
+ public:
+  void OnStop(const FailureEvent* /*failure*/) override { Stay(); }
+  bool Stay() {
+    for (;;) pause();
+  }
+  int64_t Pid() const { return getpid(); }
+};
+
 ActorTypes Types() {
   ActorTypes types;
   types.Add<Probe>("Probe")
@@ -106,6 +118,7 @@ ActorTypes Types() {
       .Endpoint("process", &Probe::Process);
   types.Add<Blocker>("Blocker").Endpoint("block", &Blocker::Block);
   types.Add<Stillborn>("Stillborn");
+  types.Add<Endless>("Endless").Endpoint("stay", &Endless::Stay).Endpoint("pid", &Endless::Pid);
   types.Add<Witness, std::string>("Witness").Endpoint("ready", &Witness::Ready);
   return types;
 }
@@ -347,6 +360,22 @@ TEST_CASE("the session ends with its client, whatever refers to it") {
   }
   CHECK(kill(static_cast<pid_t>(procs->pids()[0]), 0) != 0);
   CHECK(absl::IsUnavailable(probe->CallOne<int64_t>("rank").Get(kPatience).status()));
+}
+
+TEST_CASE("what does not end with the session is killed, and the client has not waited for it") {
+  const bool in_call = GENERATE(false, true);
+  CAPTURE(in_call);
+  ScopedFd worker;
+  {
+    Rig rig;
+    const ActorMesh endless = Spawn(rig.Procs({}), "endless", "Endless");
+    const auto pid = static_cast<pid_t>(Must(endless.CallOne<int64_t>("pid").Get(kPatience)));
+    worker = ScopedFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    REQUIRE(worker.valid());
+    if (in_call) REQUIRE(endless.Broadcast("stay").ok());
+  }
+  pollfd ended{worker.get(), POLLIN, 0};
+  CHECK(poll(&ended, 1, static_cast<int>(absl::ToInt64Milliseconds(kPatience))) == 1);
 }
 
 TEST_CASE("a forked child may drop the client") {
