@@ -124,9 +124,9 @@ absl::Status NativeConnection::SendFrame(std::string packet, ScopedFd payload, s
     if (sent.ok() && *sent) return absl::OkStatus();
   }
   if (frame_bytes_ + packet.size() > limits_.frame_bytes_max) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("relay frame: relay_proc_queue_bytes_max=", limits_.frame_bytes_max,
-                     " reached, the receiver does not read"));
+    return absl::ResourceExhaustedError(absl::StrCat("relay frame: ", limits_.frame_limit, "=",
+                                                     limits_.frame_bytes_max,
+                                                     " reached, the receiver does not read"));
   }
   Queued queued{std::move(packet), {}, true, 0};
   queued.counted = queued.bytes.size() + payload_bytes;

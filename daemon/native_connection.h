@@ -35,6 +35,7 @@ class NativeConnection : public std::enable_shared_from_this<NativeConnection> {
   struct Limits {
     size_t control_bytes_max = 8 << 20;  // reached: the peer is cut off, for it holds notices others wait for
     size_t frame_bytes_max = 16 << 20;   // reached: the frame is refused
+    const char* frame_limit = "relay_proc_queue_bytes_max";  // the name of frame_bytes_max in that refusal
   };
 
   // `handler` outlives the connection, or closes it first.

@@ -34,6 +34,7 @@ NativeConnection::Limits ConnectionLimits(const Limits& limits) {
   NativeConnection::Limits out;
   out.control_bytes_max = static_cast<size_t>(limits.control_queue_bytes_max);
   out.frame_bytes_max = static_cast<size_t>(limits.relay_queue_bytes_max);
+  out.frame_limit = "relay_queue_bytes_max";
   return out;
 }
 

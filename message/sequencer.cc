@@ -33,7 +33,7 @@ absl::Status Sequencer::Accept(Frame frame, absl::FunctionRef<void(Frame)> deliv
   if (!is_next && held_ >= limits_.held_frames_max) {
     return absl::ResourceExhaustedError(
         absl::StrCat("frame ", sequence, " of ", key.first.ToString(), " to ", key.second.ToString(),
-                     " is early and held_frames_max=", limits_.held_frames_max, " is reached"));
+                     " is early and reorder_frames_max=", limits_.held_frames_max, " is reached"));
   }
   if (it == pairs_.end()) {
     if (pairs_.size() >= limits_.pairs_max) {

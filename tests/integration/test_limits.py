@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from collections.abc import Callable
 import pytest
 from census import GONE_S, wait_exit
 from live import EVENT_S, Live, read_fifo
+from test_output import read_until
 
 Limit = Callable[..., None]
 
@@ -228,4 +230,76 @@ def test_a_circle_longer_than_the_limit_is_not_found(live: Live, limit: Limit) -
     assert "each of these waits for the next" in short.fields["text"]
     assert client.fails("long.get(timeout=0)").is_a("TimeoutError")
     client.ask("procs.stop().get(timeout=20)")
+    assert client.finish() == 0
+
+
+def test_a_call_too_many_is_refused_and_there_is_room_again(live: Live, limit: Limit) -> None:
+    limit(calls_pending_max=20)
+    client = live.client()
+    client.start_victims(1)
+    fifo = live.fifo("gate")
+    client.ask(f"blocked = victims.wait_for.call_one({str(fifo)!r})")
+    client.ask("calls = []")
+    error = client.fails("[calls.append(victims.ping.call_one()) for _ in range(40)]")
+    assert error.is_a("ResourceExhausted")
+    assert "calls_pending_max=20 is reached" in error.fields["text"]
+    with open(fifo, "w", encoding="utf-8"):
+        pass
+    client.ask("blocked.get(timeout=20)")
+    assert set(client.ask("[call.get(timeout=20) for call in calls]")) == {0}
+    assert client.ask("victims.ping.call_one().get(timeout=20)") == 0
+    assert client.finish() == 0
+
+
+def test_output_that_nobody_reads_takes_no_more_than_its_limit(live: Live, limit: Limit) -> None:
+    buffered = 100_000
+    limit(output_buffer_bytes_max=buffered)
+    read, write = os.pipe()
+    in_pipe = fcntl.fcntl(write, fcntl.F_GETPIPE_SZ)
+    client = live.client(stdout=write)
+    os.close(write)
+    client.start_victims(1)
+    client.ask("victims.spew.call_one(20_000).get(timeout=20)")
+    client.ask("victims.write.call_one('the end\\n', '').get()")
+    data = read_until(read, b"the end\n")
+    os.close(read)
+    assert b"bytes of output dropped: its reader is too slow" in data
+    assert len(data) < buffered + in_pipe + 200, len(data)
+    assert client.finish() == 0
+
+
+def test_who_sends_through_the_daemon_to_one_that_reads_nothing_has_the_error(
+    live: Live, limit: Limit
+) -> None:
+    limit(send_wait_ms=300)
+    daemon = live.daemon("--ring-links-max", "0", "--relay-pause-bytes", "5000")
+    client = live.client(address=daemon.address)
+    (pid, _) = client.start_victims(2)
+    client.ask("(stopped, other) = (victims.slice(gpus=rank) for rank in range(2))")
+    os.kill(pid, signal.SIGSTOP)
+    sent = client.ask("flood(stopped, 1000, 60)", 90)
+    assert "relay_pause_bytes=" in sent["error"], sent
+    assert client.ask("other.count.call_one().get(timeout=20)") == 0
+    os.kill(pid, signal.SIGCONT)
+    assert client.ask("stopped.count.call_one().get(timeout=20)") == sent["sent"]
+    assert client.finish() == 0
+
+
+def test_frames_beyond_the_queue_to_a_host_come_back(live: Live, limit: Limit) -> None:
+    # Below the size at which senders pause.
+    limit(relay_queue_bytes_max=100_000, host_dead_ms=60_000, remote_lease_ms=120_000)
+    worker = live.worker()
+    client = live.client()
+    client.ask("from spread import *")
+    client.ask(f"(procs, victims) = spread_victims(attach({worker.address!r}))", 60)
+    os.kill(worker.pid, signal.SIGSTOP)
+    # By no segment, and fewer than what a receiver holds back for the sake of their order.
+    client.ask("calls = [victims.echo.call_one(b'x' * 1000) for _ in range(800)]")
+    client.ask("calls[-1].exception(timeout=20) and None")
+    os.kill(worker.pid, signal.SIGCONT)
+    ends = client.ask("[str(call.exception(timeout=20) or '') for call in calls]", 60)
+    refused = [end for end in ends if end]
+    assert 0 < len(refused) < len(ends)
+    assert all("not delivered: relay frame: relay_queue_bytes_max=100000" in end for end in refused)
+    assert client.ask("victims.ping.call_one().get(timeout=20)") == 0
     assert client.finish() == 0
