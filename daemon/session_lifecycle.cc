@@ -42,11 +42,12 @@ std::vector<std::string> InheritedEnv(const std::vector<std::string>& env) {
 }
 
 // Of one that was asked to end: it still had actors, and the ladder did not make it end in this way.
-bool CrashedInItsStop(const ProcRecord& record, const ProcExit& exit) {
+bool CrashedInItsStop(const ProcRecord& record, const ProcExit& exit, bool session_ends) {
   if (record.lost_actors.empty()) return false;
   if (exit.memory_kill.answer == MemoryVerdict::Answer::kYes) return true;
-  // Without a ladder of its own it has that of the session's launcher.
-  const StopMachine::Action used = record.stop ? record.stop->strongest() : StopMachine::Action::kKill;
+  // Then the launcher has a ladder for all.
+  const StopMachine::Action used =
+      record.stop && !session_ends ? record.stop->strongest() : StopMachine::Action::kKill;
   if (exit.signal == SIGTERM) return used < StopMachine::Action::kTerm;
   if (exit.signal == SIGKILL) return used < StopMachine::Action::kKill;
   return exit.signal != 0 || exit.code != 0;
@@ -239,7 +240,8 @@ void Session::FillEnd(const ProcRecord& record, const ProcExit& exit, FailureEve
   event->stderr_tail = exit.stderr_tail;
   event->backtrace = exit.backtrace;
   event->reason.clear();
-  if (!record.stop_reason.empty() && !said && !CrashedInItsStop(record, exit)) {
+  if (!record.stop_reason.empty() && !said &&
+      !CrashedInItsStop(record, exit, state_ != SessionState::kRunning)) {
     event->kind = FailureKind::kStopped;
     event->reason = record.stop_reason;
     if (exit.signal == SIGKILL && used == StopMachine::Action::kKill) {

@@ -302,7 +302,7 @@ def test_a_stop_of_processes_that_cannot_be_asked_for_raises(
     procs = spawn_procs({"gpus": 1})
     procs.initialized.get(timeout=EVENT_S)
 
-    def refuse(self: Any, reason: str) -> None:
+    def refuse(self: Any, *what: Any) -> None:
         raise RuntimeError("no daemon")
 
     with monkeypatch.context() as patch:
@@ -328,11 +328,11 @@ def test_a_death_while_the_processes_are_being_stopped_is_no_failure(
     (pid,) = procs.pids()
     ask = type(procs._core).stop_procs
 
-    def die_first(core: Any, addresses: Any, reason: str) -> None:
+    def die_first(*what: Any) -> None:
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(SupervisionError, match=r"Killed\(sig=9\)"):
             waiting.get(timeout=EVENT_S)
-        ask(core, addresses, reason)
+        ask(*what)
 
     with monkeypatch.context() as patch:
         patch.setattr(type(procs._core), "stop_procs", die_first)
