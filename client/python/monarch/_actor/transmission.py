@@ -85,9 +85,12 @@ class Transmission:
 
     def _own_parts(self) -> None:
         """The caller may change its arrays as soon as the call is made."""
-        if not self._owns_parts:
+        if self._owns_parts:
+            return
+        self._owns_parts = True
+        # What is larger is refused when its time has come.
+        if size_of(self.parts) <= self._instance.runtime.limits["segment_bytes_max"]:
             self.parts = pickling.copied(self.parts)
-            self._owns_parts = True
 
     def _wait_for_room(self, only: int | None, deadline: float | None) -> bool:
         """At those who are being started again."""
