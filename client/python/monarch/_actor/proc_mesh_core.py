@@ -144,14 +144,17 @@ class ProcMeshCore:
 
         grace_s = _grace(grace_s)
         grace_ms = max(1, int(grace_s * 1000))
+        runtime = process().runtime
+        # Known here before the daemon knows of it: no end in this stop.
+        dead = [runtime.death_of(proc) is not None for proc in procs]
         started = time.monotonic()
         ends = process().control().stop_procs(procs, grace_ms, _KILL_AFTER_MS, reason)
         had_its_time = time.monotonic() - started >= grace_s  # else the session ended meanwhile
-        for end in ends:
+        for end, was_dead in zip(ends, dead, strict=True):
             who = f"process {end['pid']} of mesh {self.name!r} {end['rank_label']} on {end['host_name']}"
             if end["kind"] != "stopped":
                 # Else it had died before, which its owner knows.
-                if end["reason"].endswith(f"(while it was being stopped: {reason})"):
+                if not was_dead and end["reason"].endswith(f"(while it was being stopped: {reason})"):
                     warn_late(f"{who} crashed when it was stopped: {end['summary']}")
                 continue
             # The daemon adds what it took to end it.
